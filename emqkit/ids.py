@@ -91,7 +91,7 @@ def encode(snowflake: int, namespace: str = JOB) -> str:
     """
     _check_namespace(namespace)
     if not _is_int(snowflake) or not 0 <= snowflake <= LARGEST_SNOWFLAKE:
-        raise BadArgument("snowflake", snowflake, f"an id holds a whole number from 0 to {LARGEST_SNOWFLAKE}")
+        raise BadArgument("snowflake", snowflake, f"is not a whole number from 0 to {LARGEST_SNOWFLAKE}")
     digits: list[str] = []
     rest = snowflake
     for _ in range(_PAYLOAD_LENGTH):
@@ -184,7 +184,7 @@ class Minter:
             IllFormedId: ``start`` is not an id.
         """
         if not _is_int(node) or not 0 <= node <= LARGEST_NODE:
-            raise BadArgument("node", node, f"a node is a whole number from 0 to {LARGEST_NODE}")
+            raise BadArgument("node", node, f"is not a whole number from 0 to {LARGEST_NODE}")
         _check_namespace(namespace)
         self._node = node
         self._clock = clock
@@ -234,7 +234,9 @@ class Minter:
             if now > milliseconds:
                 milliseconds, sequence = now, 0
             if milliseconds > _LARGEST_MS:
-                raise BadArgument("clock", EPOCH_MS + now, "this minter has used up every millisecond an id can hold")
+                raise BadArgument(
+                    "clock", EPOCH_MS + now, "comes too late: this minter has used up every millisecond an id can hold"
+                )
             self._milliseconds, self._sequence = milliseconds, sequence
             return encode(milliseconds << 22 | self._node << 12 | sequence, self._namespace)
 
@@ -248,10 +250,12 @@ def _is_int(value: object) -> bool:
 
 def _check_namespace(namespace: str) -> None:
     if not isinstance(namespace, str) or len(namespace) != _NAMESPACE_LENGTH or not _LETTERS.issuperset(namespace):
-        raise BadArgument("namespace", namespace, "a namespace is three letters A-Z")
+        raise BadArgument("namespace", namespace, "is not three letters A-Z")
 
 
 def _check_reading(name: str, unix_ms: int) -> int:
     if not _is_int(unix_ms) or unix_ms - EPOCH_MS > _LARGEST_MS:
-        raise BadArgument(name, unix_ms, f"an id holds whole unix milliseconds up to {EPOCH_MS + _LARGEST_MS}")
+        raise BadArgument(
+            name, unix_ms, f"is not whole unix milliseconds up to {EPOCH_MS + _LARGEST_MS}, the last an id can hold"
+        )
     return unix_ms
