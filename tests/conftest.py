@@ -1,0 +1,110 @@
+"""Each test that asks for `server` runs once on every kind of server named by `--servers`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from emqkit import open_server
+from emqkit.errors import UnsuitableServer
+from emqkit.scripts import ScriptSet
+from emqkit.servers import Server
+
+# These take longest; xdist hands out work in order, so they begin while everything else runs beside them.
+FIRST = ("test_browser", "test_notebooks")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--servers",
+        default="fake,embedded",
+        metavar="fake,embedded,URL",
+        help="where tests run, separated by commas: fake, embedded, or the URL of a server of yours (never flushed)",
+    )
+
+
+def server_names(config: pytest.Config) -> list[str]:
+    """`fake`, `embedded` and URLs, as asked for."""
+    return [name.strip() for name in str(config.getoption("--servers")).split(",") if name.strip()]
+
+
+def server_url(name: str) -> str:
+    """The URL behind a name given to `--servers`."""
+    return f"{name}://" if name in ("fake", "embedded") else name
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "server_name" in metafunc.fixturenames:
+        names = server_names(metafunc.config)
+        # A URL may hold a password, and a test's name is printed.
+        ids = [name if "://" not in name else f"live{place}" for place, name in enumerate(names)]
+        metafunc.parametrize("server_name", names, ids=ids)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.nodeid.split("::")[0].rpartition("/")[2].removesuffix(".py") not in FIRST)
+
+
+# --- servers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def embedded_process() -> Iterator[Server]:
+    """One private Valkey for the session; skips, saying why, where there is none."""
+    try:
+        server = open_server("embedded://")
+    except UnsuitableServer as missing:
+        pytest.skip(f"no embedded server here: {missing}")
+    with server:
+        yield server
+
+
+@pytest.fixture
+def embedded_server(embedded_process: Server) -> Server:
+    """The session's Valkey as if new: empty, unwatched, with the published scripts."""
+    embedded_process.client.flushall()
+    embedded_process.recorder = None
+    embedded_process.scripts = ScriptSet.load("published")
+    return embedded_process
+
+
+@pytest.fixture
+def server(server_name: str, request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A server of each kind asked for: empty if it is ours, and to be used through `queue` or `queues` if it is not."""
+    if server_name == "embedded":
+        yield request.getfixturevalue("embedded_server")
+        return
+    with open_server(server_url(server_name)) as server:
+        yield server
+
+
+# --- queues -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def queues(request: pytest.FixtureRequest) -> Iterator[Callable[..., str]]:
+    """Make queue names that nobody else has: `queues()`, or `queues("orders")` for one that reads `orders-…`.
+
+    On a server that is not ours their keys are deleted afterwards, and nothing else is.
+    """
+    made: list[str] = []
+    server: Server | None = request.getfixturevalue("server") if "server" in request.fixturenames else None
+
+    def name(stem: str = "q") -> str:
+        made.append(f"{stem}-{uuid.uuid4().hex[:12]}")
+        return made[-1]
+
+    yield name
+    if server is not None and server.kind == "live":
+        for queue in made:
+            keys = list(server.client.scan_iter(match=f"emq:{{{queue}}}:*"))
+            if keys:
+                server.client.delete(*keys)
+
+
+@pytest.fixture
+def queue(queues: Callable[..., str]) -> str:
+    """One queue name that nobody else has."""
+    return queues()

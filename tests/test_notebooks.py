@@ -1,0 +1,40 @@
+"""Every notebook, run afresh on every server asked for, shows exactly what it was committed with."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import server_url
+
+from emqkit import open_server
+from emqkit.errors import UnsuitableServer
+
+NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", sorted(NOTEBOOKS.rglob("[!.]*.ipynb")), ids=lambda path: path.stem)
+def test_a_notebook_run_afresh_shows_what_it_was_committed_with(notebook: Path, server_name: str) -> None:
+    url = server_url(server_name)
+    try:
+        open_server(url).close()
+    except UnsuitableServer as missing:
+        pytest.skip(f"no {server_name} server here: {missing}")
+    # A pytest of its own: nbval compares cell by cell, and its report says which cell and which line.
+    # Cells are no test module, so the warnings they raise are outputs, not errors.
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--nbval", "--nbval-current-env", "--nbval-cell-timeout", "60"]
+        + ["-p", "no:cacheprovider", "-p", "no:xdist", "-q", "--color", "no", "--no-header", str(notebook)],
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        | {"EMQKIT_SERVER": url},
+        cwd=NOTEBOOKS,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
