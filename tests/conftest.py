@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,6 +12,9 @@ from emqkit import open_server
 from emqkit.errors import UnsuitableServer
 from emqkit.scripts import ScriptSet
 from emqkit.servers import Server
+
+if TYPE_CHECKING:
+    from lab import Lab
 
 # These take longest; xdist hands out work in order, so they begin while everything else runs beside them.
 FIRST = ("test_browser", "test_notebooks")
@@ -108,3 +112,20 @@ def queues(request: pytest.FixtureRequest) -> Iterator[Callable[..., str]]:
 def queue(queues: Callable[..., str]) -> str:
     """One queue name that nobody else has."""
     return queues()
+
+
+# --- the browser ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    """One JupyterLab and one browser for the session; skips, saying why, where there is no browser."""
+    try:
+        from lab import NoBrowser, open_lab
+    except ModuleNotFoundError as missing:
+        pytest.skip(f"no browser test: {missing.name} is not installed (pip install -e '.[test]')")
+    try:
+        with open_lab() as lab:
+            yield lab
+    except NoBrowser as missing:
+        pytest.skip(f"no browser test: {missing}; install one and run again")
