@@ -5,7 +5,7 @@
         run_all(page)
         player = show(page, ".emqkit-player")
 
-The server listens on loopback, works on a copy of the notebooks in a temporary folder, and keeps its settings there too.
+The server listens on loopback and works on a copy of the notebooks in a temporary folder, its settings beside them.
 The browser is one that is already installed; requests to anywhere else are refused, and kept in `lab.outside`.
 """
 
@@ -142,16 +142,14 @@ def run_all(page: Page) -> None:
 def show(page: Page, selector: str, nth: int = 0) -> Locator:
     """Scroll to the nth element that matches, wherever in the notebook it is, and wait until it is drawn.
 
-    JupyterLab draws only the cells near the window, so an element further down is not in the page before one goes there.
+    JupyterLab draws only the cells near the window: what is further down is not in the page before one goes there.
     """
     found = page.locator(selector)
     cells = page.evaluate("() => window.jupyterapp.shell.currentWidget.content.widgets.length")
     for cell in range(cells):
         if found.count() > nth:
             break
-        page.evaluate(
-            "async cell => { await window.jupyterapp.shell.currentWidget.content.scrollToItem(cell); }", cell
-        )
+        page.evaluate("async cell => { await window.jupyterapp.shell.currentWidget.content.scrollToItem(cell); }", cell)
         page.wait_for_timeout(100)
     wanted = found.nth(nth)
     wanted.wait_for()
@@ -262,9 +260,9 @@ def _jupyter(home: Path, folder: Path, token: str, server: str) -> Iterator[str]
         "IPYTHONDIR": home / "ipython",
     }
     # Its first question, whether to show news, would lie over the notebook.
-    asked = places["JUPYTERLAB_SETTINGS_DIR"] / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
-    asked.parent.mkdir(parents=True)
-    asked.write_text('{"fetchNews": "false"}')
+    answer = home / "settings" / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
+    answer.parent.mkdir(parents=True)
+    answer.write_text('{"fetchNews": "false"}')
     command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", "--port=0"]
     command += [f"--ServerApp.root_dir={folder}", f"--IdentityProvider.token={token}"]
     command += ["--LabApp.expose_app_in_browser=True", "--LabApp.news_url=None"]

@@ -26,9 +26,10 @@ def test_a_notebook_run_afresh_shows_what_it_was_committed_with(notebook: Path, 
         pytest.skip(f"no {server_name} server here: {missing}")
     # A pytest of its own: nbval compares cell by cell, and its report says which cell and which line.
     # Cells are no test module, so the warnings they raise are outputs, not errors.
+    command = [sys.executable, "-m", "pytest", "--nbval", "--nbval-current-env", "--nbval-cell-timeout", "60"]
+    command += ["-p", "no:cacheprovider", "-p", "no:xdist", "-q", "--color", "no", "--no-header", str(notebook)]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--nbval", "--nbval-current-env", "--nbval-cell-timeout", "60"]
-        + ["-p", "no:cacheprovider", "-p", "no:xdist", "-q", "--color", "no", "--no-header", str(notebook)],
+        command,
         env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
         | {"EMQKIT_SERVER": url},
         cwd=NOTEBOOKS,
