@@ -37,18 +37,23 @@ clean:
 
 # Both stamps are newer than pyproject.toml exactly when there is nothing to install.
 $(VENV)/installed: pyproject.toml | $(VENV)/made
-	$(PIP) --editable '.[embedded]'
+	@echo "Installing into $(VENV); the first time takes a minute."
+	@$(PIP) --editable '.[embedded]'
 	@touch $@
 
 $(VENV)/installed-test: pyproject.toml | $(VENV)/made
-	$(PIP) --editable '.[embedded,test]'
+	@echo "Installing into $(VENV), test tools included; the first time takes a minute."
+	@$(PIP) --editable '.[embedded,test]'
 	@touch $(VENV)/installed $@
 
 $(VENV)/made:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "emqkit needs Python 3.11 or newer, and there is no $(PYTHON) here."; \
+	  echo "Install one, or name the one you have: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "emqkit needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1)."; \
 	  echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' || { \
 	  echo "$(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV)
 	@touch $@
