@@ -68,7 +68,7 @@ def embedded_process() -> Iterator[Server]:
 @pytest.fixture
 def embedded_server(embedded_process: Server) -> Server:
     """The session's Valkey as if new: empty, unwatched, with the published scripts."""
-    embedded_process.client.flushall()
+    embedded_process.client.flushdb()  # its own database; a test's scratch servers have others
     embedded_process.recorder = None
     embedded_process.scripts = ScriptSet.load("published")
     return embedded_process

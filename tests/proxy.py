@@ -29,10 +29,14 @@ class Proxy:
 
     Args:
         upstream: `(host, port)`, or the path of a socket file.
+        password: what the server asks for, if it does.
+        database: which of its databases `url` names.
     """
 
-    def __init__(self, upstream: Address) -> None:
+    def __init__(self, upstream: Address, *, password: str | None = None, database: int = 0) -> None:
         self.upstream = upstream
+        self._password = password
+        self._database = database
         self.seen: list[tuple[bytes, ...]] = []
         self.executed: list[tuple[bytes, ...]] = []
         self._faults: list[tuple[Fault, bytes, int]] = []
@@ -49,12 +53,17 @@ class Proxy:
     def before(cls, client: Any) -> Proxy:
         """A proxy for the server that a redis-py client is connected to."""
         options = client.connection_pool.connection_kwargs
-        return cls(options["path"] if "path" in options else (options["host"], options["port"]))
+        return cls(
+            options["path"] if "path" in options else (options["host"], options["port"]),
+            password=options.get("password"),
+            database=options.get("db", 0),
+        )
 
     @property
     def url(self) -> str:
         """Where a client finds the server through this proxy."""
-        return f"redis://127.0.0.1:{self._listener.getsockname()[1]}"
+        user = f":{self._password}@" if self._password else ""
+        return f"redis://{user}127.0.0.1:{self._listener.getsockname()[1]}/{self._database}"
 
     # --- faults: each is used up by the first command it fits -------------------------------------------------------
 
