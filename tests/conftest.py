@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from emqkit import open_server
 from emqkit.errors import UnsuitableServer
 from emqkit.scripts import ScriptSet
-from emqkit.servers import Server
+from emqkit.servers import Server, open_server
 
 if TYPE_CHECKING:
     from lab import Lab

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from conftest import server_url
 
-from emqkit import open_server
 from emqkit.errors import UnsuitableServer
+from emqkit.servers import open_server
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 

@@ -8,9 +8,8 @@ import pytest
 import redis
 from proxy import Proxy
 
-from emqkit import open_server
 from emqkit.errors import ReplyLost, Unreachable
-from emqkit.servers import Server
+from emqkit.servers import Server, open_server
 from emqkit.wire import Call, ErrorReply, Flush, command
 
 
