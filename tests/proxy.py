@@ -60,10 +60,16 @@ class Proxy:
         )
 
     @property
+    def options(self) -> dict[str, Any]:
+        """Where a client finds the server through this proxy, as redis-py's keyword arguments."""
+        host, port = self._listener.getsockname()
+        return {"host": host, "port": port, "db": self._database, "password": self._password}
+
+    @property
     def url(self) -> str:
-        """Where a client finds the server through this proxy."""
+        """The same as a URL."""
         user = f":{self._password}@" if self._password else ""
-        return f"redis://{user}127.0.0.1:{self._listener.getsockname()[1]}/{self._database}"
+        return "redis://{user}{host}:{port}/{db}".format(user=user, **self.options)
 
     # --- faults: each is used up by the first command it fits -------------------------------------------------------
 
@@ -191,7 +197,7 @@ class Proxy:
         self.close()
 
 
-# --- RESP2 ------------------------------------------------------------------------------------------------------------
+# --- RESP -------------------------------------------------------------------------------------------------------------
 
 
 def read_commands(stream: BinaryIO) -> Iterator[tuple[bytes, tuple[bytes, ...]]]:
@@ -207,13 +213,18 @@ def read_commands(stream: BinaryIO) -> Iterator[tuple[bytes, tuple[bytes, ...]]]
 
 
 def read_reply(stream: BinaryIO) -> bytes:
-    """The bytes of one whole reply. Raises OSError when the server hangs up first."""
+    """The bytes of one whole reply, RESP3 too, since that is what a stock client asks for.
+
+    Raises OSError when the server hangs up first.
+    """
     line = stream.readline()
     if not line.endswith(b"\r\n"):
         raise ConnectionError("the server hung up in the middle of a reply")
-    kind, count = line[:1], line[1:-2]
-    if kind == b"$" and int(count) >= 0:
-        return line + stream.read(int(count) + 2)
-    if kind == b"*":
-        return line + b"".join(read_reply(stream) for _ in range(int(count)))
+    kind, rest = line[:1], line[1:-2]
+    if kind in (b"$", b"=", b"!"):  # so many bytes
+        return line if rest == b"-1" else line + stream.read(int(rest) + 2)
+    if kind in (b"*", b"~", b">"):  # so many replies
+        return line + b"".join(read_reply(stream) for _ in range(int(rest)))
+    if kind == b"%":  # so many pairs
+        return line + b"".join(read_reply(stream) for _ in range(2 * int(rest)))
     return line
