@@ -6,6 +6,7 @@ The digits hold 63 bits: 41 of milliseconds since 2024-01-01T00:00:00Z, 10 of no
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -27,6 +28,7 @@ __all__ = [
     "check",
     "encode",
     "parse",
+    "process_minter",
     "unix_milliseconds",
 ]
 
@@ -242,6 +244,12 @@ class Minter:
 
     def __repr__(self) -> str:
         return f"Minter(node={self._node}, namespace={self._namespace!r})"
+
+
+@functools.cache
+def process_minter() -> Minter:
+    """The minter (node 0) that everything in this process shares unless handed another, so that no id repeats."""
+    return Minter()
 
 
 def _is_int(value: object) -> bool:

@@ -1,0 +1,69 @@
+"""Learn, explore and try to break the flows of EchoMQ, over its real Lua scripts.
+
+server = emqkit.open_server()                     # fakeredis with Lua; or "embedded://", "valkey://host:port/db"
+flows, jobs = emqkit.Flows(server), emqkit.Jobs(server)
+added = flows.add("orders", emqkit.Flow("pack order 7", [emqkit.Child("pick"), emqkit.Child("label")]))
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from emqkit.errors import *  # noqa: F403
+from emqkit.errors import __all__ as _errors
+from emqkit.flows import AddedChild, AddedFlow, BulkAdded, Child, FailedFlow, Flow, Flows
+from emqkit.ids import Minter
+from emqkit.jobs import Claim, Depths, Jobs, Verdict
+from emqkit.pump import Pump, Swept
+from emqkit.scripts import Script, ScriptSet
+from emqkit.servers import Server, open_server
+from emqkit.snapshot import Snapshot, capture
+from emqkit.trace import Trace, record
+from emqkit.wire import Call, Flush, Program, operation, run
+
+if TYPE_CHECKING:
+    from emqkit.widgets import StepPlayer
+
+__all__ = [
+    *_errors,
+    "AddedChild",
+    "AddedFlow",
+    "BulkAdded",
+    "Call",
+    "Child",
+    "Claim",
+    "Depths",
+    "FailedFlow",
+    "Flow",
+    "Flows",
+    "Flush",
+    "Jobs",
+    "Minter",
+    "Program",
+    "Pump",
+    "Script",
+    "ScriptSet",
+    "Server",
+    "Snapshot",
+    "StepPlayer",
+    "Swept",
+    "Trace",
+    "Verdict",
+    "capture",
+    "open_server",
+    "operation",
+    "record",
+    "run",
+]
+
+__version__ = "0.1.0"
+
+# Reached on first use, so that `import emqkit` needs neither ipywidgets nor matplotlib.
+_LAZY = {"StepPlayer": "emqkit.widgets"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'emqkit' has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name]), name)

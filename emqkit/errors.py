@@ -1,0 +1,233 @@
+"""Everything that can go wrong has a class of its own here, and its message says what to do next.
+
+All of them derive from `EmqError`, and each carries its data as attributes, so that a handler need not read the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+__all__ = [
+    "BadArgument",
+    "BadFlow",
+    "BadHeader",
+    "EmqError",
+    "FlowNotNative",
+    "IllFormedId",
+    "IllFormedQueue",
+    "JobGone",
+    "JobLocked",
+    "NotDead",
+    "NotThisYet",
+    "Refused",
+    "ReplyLost",
+    "ScriptArity",
+    "ScriptMissing",
+    "StaleToken",
+    "Unreachable",
+    "UnsuitableServer",
+    "WrongNamespace",
+]
+
+
+class EmqError(Exception):
+    """The base of every error emqkit raises."""
+
+
+# --- what the caller handed over: found before anything is sent ---------------------------------------------------
+
+
+class IllFormedId(EmqError, ValueError):
+    """An id is not three letters A–Z and eleven base62 digits; raised at the key builder, before any wire."""
+
+    def __init__(self, id: object, why: str) -> None:
+        super().__init__(
+            f"ill-formed id {id!r}: {why}. An id is three letters A–Z and eleven base62 digits, "
+            f"such as JOB0NgWEfAEJfs; leave ids out to have them minted."
+        )
+        self.id = id
+        self.why = why
+
+
+class IllFormedQueue(EmqError, ValueError):
+    """A queue's name cannot stand inside a key."""
+
+    def __init__(self, queue: object, why: str) -> None:
+        super().__init__(
+            f"ill-formed queue name {queue!r}: {why}. A queue's name is text, not empty, without NUL, '{{' or '}}'."
+        )
+        self.queue = queue
+        self.why = why
+
+
+class BadArgument(EmqError, ValueError):
+    """An argument cannot be used; nothing was sent."""
+
+    def __init__(self, name: str, value: object, why: str) -> None:
+        super().__init__(f"{name} {value!r} {why}. Nothing was sent.")
+        self.name = name
+        self.value = value
+        self.why = why
+
+
+class BadFlow(EmqError, ValueError):
+    """A flow's shape is refused before any wire: `reason` is `no_children`, `flow_cycle` or `flow_too_deep`."""
+
+    def __init__(self, reason: str, why: str, ids: Sequence[str] = ()) -> None:
+        super().__init__(f"{reason}: {why} Nothing was sent.")
+        self.reason = reason
+        self.why = why
+        self.ids = tuple(ids)
+
+
+class NotThisYet(EmqError):
+    """The operation would be needed for what was asked, and this version does not have it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} Nothing was sent.")
+        self.what = what
+
+
+# --- what a script answered ----------------------------------------------------------------------------------------
+
+
+class WrongNamespace(EmqError):
+    """A script that lands jobs refused a well-formed id of another namespace (`EMQKIND`), before any write."""
+
+    def __init__(self, ids: Sequence[str], text: str) -> None:
+        named = ", ".join(ids)
+        super().__init__(f"the script refused {named}: {text}. Nothing was written; give ids that begin with JOB.")
+        self.ids = tuple(ids)
+        self.text = text
+
+
+class JobGone(EmqError):
+    """The job has no row: it was completed or removed, or never landed."""
+
+    def __init__(self, queue: str, id: str) -> None:
+        super().__init__(
+            f"job {id} has no row in queue {queue}: it is completed, removed or was never landed. "
+            f"There is nothing left to settle; drop the claim."
+        )
+        self.queue = queue
+        self.id = id
+
+
+class StaleToken(EmqError):
+    """The fencing token is not the row's: the job was claimed again since. Nothing was written."""
+
+    def __init__(self, queue: str, id: str, token: int) -> None:
+        super().__init__(
+            f"token {token} of job {id} in queue {queue} is stale: the job has been claimed again. "
+            f"Drop this claim; whoever holds the newer token settles the job."
+        )
+        self.queue = queue
+        self.id = id
+        self.token = token
+
+
+class NotDead(EmqError):
+    """Only a dead job can be reprocessed."""
+
+    def __init__(self, queue: str, id: str) -> None:
+        super().__init__(f"job {id} in queue {queue} is not dead, and only a dead job is reprocessed. See jobs.state.")
+        self.queue = queue
+        self.id = id
+
+
+class JobLocked(EmqError):
+    """A lock stands beside the row, so the job is not removed."""
+
+    def __init__(self, queue: str, id: str) -> None:
+        super().__init__(f"job {id} in queue {queue} is locked; nothing was removed. Try again once its lock is gone.")
+        self.queue = queue
+        self.id = id
+
+
+class FlowNotNative(EmqError):
+    """The native commands refuse a flow child and the flow layouts, before any write (dive 01)."""
+
+    def __init__(self, command: str, text: str) -> None:
+        super().__init__(f"{command} refused: {text}. Flows run as scripts; use the jobs verb instead.")
+        self.command = command
+        self.text = text
+
+
+class Refused(EmqError):
+    """The server answered an error that no transition announces."""
+
+    def __init__(self, what: str, code: str, text: str) -> None:
+        super().__init__(f"{what} was answered with an error: {code} {text}".rstrip())
+        self.what = what
+        self.code = code
+        self.text = text
+
+
+# --- scripts -------------------------------------------------------------------------------------------------------
+
+
+class BadHeader(EmqError):
+    """A Lua file's header does not read as a contract."""
+
+    def __init__(self, path: str, line: int, why: str) -> None:
+        super().__init__(f"{path}, line {line}: {why}. The header is the script's contract; see lua/claim.lua for one.")
+        self.path = path
+        self.line = line
+        self.why = why
+
+
+class ScriptArity(EmqError):
+    """A call's keys and arguments fit none of the layouts that the script's header declares; nothing was sent."""
+
+    def __init__(self, script: str, why: str) -> None:
+        super().__init__(f"{script}: {why}. Nothing was sent; the header of the Lua file says what it takes.")
+        self.script = script
+        self.why = why
+
+
+class ScriptMissing(EmqError, KeyError):
+    """A script set, or the folder it would be read from, does not have what was asked for."""
+
+    def __init__(self, script: str, where: str) -> None:
+        super().__init__(f"no Lua script {script} in {where}. Check the name, or the folder the set was read from.")
+        self.script = script
+        self.where = where
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError would show the message quoted
+
+
+# --- the connection ------------------------------------------------------------------------------------------------
+
+
+class Unreachable(EmqError):
+    """No connection: nothing was sent, so nothing happened."""
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(f"{url} cannot be reached: {why}. Nothing was sent; start the server or check the URL.")
+        self.url = url
+        self.why = why
+
+
+class ReplyLost(EmqError):
+    """The connection went after the call was sent and before its reply came: it may have taken effect, or not.
+
+    The remedy is the caller's: the same operation with the same ids or the same token. Nothing is sent again unasked.
+    """
+
+    def __init__(self, url: str, what: str) -> None:
+        super().__init__(
+            f"the reply to {what} from {url} was lost: it may have taken effect. "
+            f"Look at the job's state, or do the same again with the same ids and token."
+        )
+        self.url = url
+        self.what = what
+
+
+class UnsuitableServer(EmqError):
+    """A server was found, and it cannot do what the scripts need."""
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(f"{url} cannot be used: {why}.")
+        self.url = url
+        self.why = why

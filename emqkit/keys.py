@@ -1,0 +1,143 @@
+"""Every key of the protocol is built here, and nowhere else.
+
+| key | type | written by |
+| --- | --- | --- |
+| `emq:{q}:pending` | zset | landing, promote, reap, reprocess, every release; emptied by claim |
+| `emq:{q}:active` | zset | claim, extend_lock; score = lease deadline in server milliseconds |
+| `emq:{q}:schedule` | zset | schedule, retry; score = due time in server milliseconds |
+| `emq:{q}:dead` | zset | retry, flow_fail_deliver |
+| `emq:{q}:job:<id>` | hash | the row: state, attempts, payload, and what flows and failures add |
+| `…:dependencies` `…:processed` `…:failed` `…:unsuccessful` | string, 3 hashes | the fan-in of the parent `<id>` |
+| `…:logs` | list | handlers |
+| `emq:{q}:flow:outbox` | list | complete and retry of cross-queue children; trimmed by the Pump |
+| `emq:{q}:meta` | hash | pause and resume |
+| `emq:{q}:metrics:completed` `emq:{q}:metrics:failed` | hash | complete and retry |
+
+Source: Flows dives 01 and 03.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from emqkit import ids
+from emqkit.errors import IllFormedQueue
+
+__all__ = [
+    "SLOTS",
+    "ParsedKey",
+    "base",
+    "check_queue",
+    "job",
+    "job_prefix",
+    "parse",
+    "queue_key",
+    "slot",
+    "subkey",
+    "text",
+]
+
+SLOTS = 16384
+
+
+def check_queue(queue: object) -> str:
+    """Return `queue` when it can stand inside a key.
+
+    Raises:
+        IllFormedQueue: it is not text, is empty, or holds NUL, `{` or `}`.
+    """
+    if not isinstance(queue, str):
+        raise IllFormedQueue(queue, f"it is {type(queue).__name__}, not text")
+    if not queue:
+        raise IllFormedQueue(queue, "it is empty")
+    for character, name in (("\0", "NUL"), ("{", "'{'"), ("}", "'}'")):
+        if character in queue:
+            raise IllFormedQueue(queue, f"it holds {name}")
+    return queue
+
+
+def text(value: str) -> bytes:
+    """Text to bytes, UTF-8, lossless for what came in as arbitrary bytes (`surrogateescape`)."""
+    return value.encode("utf-8", "surrogateescape")
+
+
+def base(queue: str) -> bytes:
+    """`emq:{queue}:`, what every key of the queue begins with. Raises `IllFormedQueue`."""
+    return text(f"emq:{{{check_queue(queue)}}}:")
+
+
+def queue_key(queue: str, name: str) -> bytes:
+    """A key of the queue itself, such as `pending` or `flow:outbox`. Raises `IllFormedQueue`."""
+    return base(queue) + text(name)
+
+
+def job_prefix(queue: str) -> bytes:
+    """`emq:{queue}:job:`, what the claim script puts before an id it popped."""
+    return base(queue) + b"job:"
+
+
+def job(queue: str, id: str) -> bytes:
+    """The row of a job. Raises `IllFormedId` or `IllFormedQueue`, before any wire: this is the gate of dive 01."""
+    return job_prefix(queue) + text(ids.check(id))
+
+
+def subkey(queue: str, id: str, name: str) -> bytes:
+    """A flow subkey of a parent's row, such as `dependencies`."""
+    return job(queue, id) + b":" + text(name)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedKey:
+    """What a key says about itself: its queue and either a queue's own key (`name`) or a job's (`id`, `name`)."""
+
+    queue: str
+    name: str
+    id: str | None = None
+
+
+def parse(key: bytes) -> ParsedKey | None:
+    """Take a key apart, or answer None for one that is not the protocol's.
+
+    `emq:{q}:pending` has name `pending`; a row has name `row`; `…:processed` has name `processed`.
+    """
+    whole = key.decode("utf-8", "surrogateescape")
+    if not whole.startswith("emq:{"):
+        return None
+    queue, closed, rest = whole[5:].partition("}:")
+    if not closed or not queue or "{" in queue:
+        return None
+    if not rest.startswith("job:"):
+        return ParsedKey(queue, rest)
+    id, _, name = rest[4:].partition(":")
+    return ParsedKey(queue, name or "row", id)
+
+
+def _crc16_table() -> tuple[int, ...]:
+    table = []
+    for byte in range(256):
+        crc = byte << 8
+        for _ in range(8):
+            crc = ((crc << 1) ^ 0x1021 if crc & 0x8000 else crc << 1) & 0xFFFF
+        table.append(crc)
+    return tuple(table)
+
+
+_CRC16 = _crc16_table()
+
+
+def slot(key: str | bytes) -> int:
+    """The cluster slot of a key, 0–16383: CRC16-XMODEM of its hashtag, or of the whole key when it has none.
+
+    The hashtag is what stands between the first `{` and the next `}`; an empty one does not count, and later braces
+    are not tried (Valkey's cluster specification; Flows dive 03).
+    """
+    data = text(key) if isinstance(key, str) else key
+    opened = data.find(b"{")
+    if opened >= 0:
+        closed = data.find(b"}", opened + 1)
+        if closed > opened + 1:
+            data = data[opened + 1 : closed]
+    crc = 0
+    for byte in data:
+        crc = ((crc << 8) & 0xFFFF) ^ _CRC16[(crc >> 8) ^ byte]
+    return crc % SLOTS

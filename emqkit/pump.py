@@ -1,0 +1,171 @@
+"""The Pump delivers a queue's signals to parents elsewhere: read, deliver, and only then trim (Flows dive 03).
+
+    outbox   [a, b, c]          read up to a batch, nothing removed
+    deliver  a → 1, b → 1       one call an entry, on the parent's slot, in order
+    trim     [c]                exactly the unbroken run that was delivered
+
+A crash between delivery and trim delivers again; the first record wins in the parent's hashes, so it counts once.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from emqkit import keys, outbox, transitions
+from emqkit.arguments import whole
+from emqkit.errors import EmqError, ReplyLost, Unreachable
+from emqkit.jobs import node_call, value_or_raise
+from emqkit.outbox import Completion, Entry, Failure, Poison
+from emqkit.servers.base import Server
+from emqkit.wire import Reply, Steps, command, operation, pair
+
+__all__ = ["Pump", "Swept"]
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What one pass did.
+
+    Attributes:
+        promoted: due jobs moved to pending.
+        delivered: outbox entries delivered and trimmed.
+        blocked_by: the poison entry the pass stopped at, if any; the entries behind it wait.
+    """
+
+    promoted: int
+    delivered: int
+    blocked_by: Poison | None = None
+
+
+@dataclass(eq=False)
+class Pump:
+    """The sweep of one queue: by hand with `.sweep()`, or on a thread with `with pump:`.
+
+    A queue with cross-queue children, or with inner nodes of a tree, needs one for its parents to be released; without
+    one the signals wait in the outbox, durable: delayed, not lost.
+
+    Args:
+        server: where the queue lives.
+        queue: whose outbox is drained and whose due work is promoted.
+        tick_ms: milliseconds between two passes of the thread, 1 or more.
+        batch: entries read, and jobs promoted, in a pass; 1 or more.
+
+    Raises:
+        BadArgument, IllFormedQueue: when made.
+    """
+
+    server: Server
+    queue: str
+    tick_ms: int = 1000
+    batch: int = 100
+    last_error: Exception | None = field(default=None, init=False)
+    _stop: threading.Event = field(default_factory=threading.Event, init=False, repr=False)
+    _thread: threading.Thread | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        keys.check_queue(self.queue)
+        whole("tick_ms", self.tick_ms, at_least=1, unit="milliseconds")
+        whole("batch", self.batch, at_least=1)
+
+    @operation
+    def sweep(self) -> Steps[Swept]:
+        """One pass: promote due work and read the outbox, deliver in order, trim what was delivered.
+
+        2 + n round trips for n entries, one less when none was delivered, one more for each death that climbs.
+
+        Raises:
+            ReplyLost, Unreachable: nothing is trimmed; the next pass delivers again, which counts once.
+        """
+        outbox_key = keys.queue_key(self.queue, "flow:outbox")
+        head = command("LRANGE", [outbox_key], [b"0", b"%d" % (self.batch - 1)], _entries)
+        promoting, reading = yield from pair(transitions.promote(self.queue, self.batch), head)
+        promoted, entries = value_or_raise(promoting), value_or_raise(reading)
+        delivered, blocked = 0, None
+        for raw in entries:
+            entry = outbox.decode(raw)
+            blocked = yield from self._deliver(raw, entry)
+            if blocked is not None:
+                break
+            delivered += 1
+        if delivered:
+            yield from command("LTRIM", [outbox_key], [b"%d" % delivered, b"-1"], lambda reply: reply)
+        return Swept(promoted, delivered, blocked)
+
+    def _deliver(self, raw: bytes, entry: Entry) -> Steps[Poison | None]:
+        """Deliver one entry on its parent's slot; the poison it turned out to be, or None."""
+        if isinstance(entry, Poison):
+            return entry
+        try:
+            if isinstance(entry, Completion):
+                yield from transitions.flow_deliver(entry.parent_queue, entry.parent_id, entry.child_id, entry.result)
+            else:
+                yield from self._deliver_death(entry)
+        except (ReplyLost, Unreachable):
+            raise  # a reply that never came is not poison: the entry stays where it is
+        except EmqError as error:
+            return Poison(raw, str(error))
+        return None
+
+    def _deliver_death(self, entry: Failure) -> Steps[None]:
+        """Apply a death's policy; where the parent dies of it and has a parent itself, the death climbs a level."""
+        deliver = transitions.flow_fail_deliver(
+            entry.parent_queue, entry.parent_id, entry.child_id, entry.error, entry.policy
+        )
+        if entry.policy != "fp":
+            yield from deliver
+            return
+        before, applied = yield from pair(node_call(entry.parent_queue, entry.parent_id), deliver)
+        value_or_raise(applied)
+        state, above = value_or_raise(before)
+        if state != "dead" and above is not None:
+            yield from outbox.signal_death(entry.parent_queue, entry.parent_id, above, entry.error)
+
+    # --- the thread -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread: a pass at once, then one every tick. An error is kept in `last_error` and it goes on."""
+        if self._thread is not None:
+            return
+        self._stop.clear()
+        self._thread = threading.Thread(target=self._run, name=f"emqkit pump {self.queue}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread after its pass; a last error it met is raised here, once."""
+        if self._thread is None:
+            return
+        self._stop.set()
+        self._thread.join()
+        self._thread = None
+        error, self.last_error = self.last_error, None
+        if error is not None:
+            raise error
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self.sweep()
+            except Exception as error:  # the thread outlives every error; stop() raises the last one
+                self.last_error = error
+            if self._stop.wait(self.tick_ms / 1000):
+                return
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if error is None:
+            self.stop()
+            return
+        try:
+            self.stop()
+        except Exception:  # the body's own error is the one to hear of
+            return
+
+
+def _entries(reply: Reply) -> tuple[bytes, ...]:
+    return tuple(item for item in reply if isinstance(item, bytes)) if isinstance(reply, tuple) else ()

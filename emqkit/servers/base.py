@@ -1,0 +1,202 @@
+"""A server is where scripts run: this is the only place that does I/O.
+
+Every client speaks RESP2 and undecoded bytes, so that raw replies are equal on every kind of server, and none sends
+anything twice: a lost reply is the caller's to judge (`ReplyLost`), not the client's to paper over.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from emqkit.errors import ReplyLost, Unreachable
+from emqkit.ids import process_minter
+from emqkit.scripts import Script, ScriptSet
+from emqkit.wire import Call, ErrorReply, Flush, Recorder, Reply
+
+__all__ = ["CLIENT_OPTIONS", "Server"]
+
+ServerKind = Literal["fake", "embedded", "live"]
+
+
+def CLIENT_OPTIONS() -> dict[str, Any]:
+    """How every redis-py client is built here: RESP2, raw bytes, and never a second sending."""
+    return {"protocol": 2, "decode_responses": False, "retry": Retry(NoBackoff(), 0)}
+
+
+class Server:
+    """A place where scripts run, with the script set its calls mean.
+
+    Attributes:
+        url: how it is opened again, without a password.
+        kind: `fake` (fakeredis with Lua), `embedded` (a private Valkey), or `live` (somebody's own).
+        scripts: the `ScriptSet` that script calls are resolved in.
+        client: the redis-py client, for looking around; its commands go past every recorder.
+        minter: where new ids come from; the process's own unless another is put here (`Minter.fixed()` in a notebook).
+        recorder: whoever watches the operations run here; see `emqkit.record`.
+    """
+
+    kind: ServerKind = "live"
+
+    def __init__(
+        self, url: str, client: redis.Redis, scripts: ScriptSet, *, on_close: Callable[[], None] | None = None
+    ) -> None:
+        self.url = url
+        self.client = client
+        self.scripts = scripts
+        self.minter = process_minter()
+        self.recorder: Recorder | None = None
+        self._tools = ScriptSet.load("tools")
+        self._loaded: set[str] = set()
+        self._lock = threading.Lock()
+        self._on_close = on_close
+        self._closed = False
+
+    # --- what operations need ---------------------------------------------------------------------------------------
+
+    def round_trip(self, flush: Flush[Any]) -> tuple[Reply, ...]:
+        """Send the calls in one write and return one raw reply a call.
+
+        A script this server was not yet given is loaded in the same write; one that answers NOSCRIPT all the same (its
+        cache was flushed) is sent once more, whole.
+
+        Raises:
+            ScriptMissing, ScriptArity: a call fits no script of the set; nothing was sent.
+            Unreachable: no connection; nothing was sent.
+            ReplyLost: sent, and the connection went before all replies came.
+        """
+        scripts = [self.script(call) for call in flush.calls]
+        if flush.atomic:
+            return self._atomic(flush, scripts)
+        with self._lock:
+            missing = {s.sha: s for s in scripts if s is not None and s.sha not in self._loaded}
+        loads: list[tuple[bytes, ...]] = [(b"SCRIPT", b"LOAD", s.source.encode()) for s in missing.values()]
+        bodies = [_command(call, script) for call, script in zip(flush.calls, scripts, strict=True)]
+        what = _what(flush)
+        replies = self.exchange([*loads, *bodies], what)[len(loads) :]
+        with self._lock:
+            self._loaded.update(missing)
+        unknown = [n for n, reply in enumerate(replies) if isinstance(reply, ErrorReply) and reply.code == "NOSCRIPT"]
+        if unknown:
+            with self._lock:
+                self._loaded.difference_update(s.sha for n in unknown if (s := scripts[n]) is not None)
+            whole = [_command(flush.calls[n], scripts[n], whole=True) for n in unknown]
+            for n, reply in zip(unknown, self.exchange(whole, what), strict=True):
+                replies[n] = reply
+        return tuple(replies)
+
+    def _atomic(self, flush: Flush[Any], scripts: Sequence[Script | None]) -> tuple[Reply, ...]:
+        # Whole scripts: a NOSCRIPT inside MULTI would leave the other calls done and this one not.
+        bodies = [_command(call, script, whole=True) for call, script in zip(flush.calls, scripts, strict=True)]
+        replies = self.exchange([(b"MULTI",), *bodies, (b"EXEC",)], _what(flush))
+        last = replies[-1]
+        if isinstance(last, tuple):
+            return last
+        return tuple(last if isinstance(last, ErrorReply) else None for _ in flush.calls)
+
+    def script(self, call: Call[Any]) -> Script | None:
+        """The script a call means on this server; None for a command. Its keys and arguments are checked.
+
+        Raises `ScriptMissing` or `ScriptArity`.
+        """
+        if call.kind == "command":
+            return None
+        script = (self.scripts if call.kind == "script" else self._tools)[call.verb]
+        script.layout_for(call.keys, call.args)
+        return script
+
+    def exchange(self, commands: Sequence[tuple[bytes, ...]], what: str) -> list[Reply]:
+        """Write these commands at once and read one raw reply each; `what` names them in an error.
+
+        Raises `Unreachable` (nothing was sent) or `ReplyLost`.
+        """
+        pool: Any = self.client.connection_pool  # redis-py leaves its connections untyped
+        if self._closed:
+            raise Unreachable(self.url, "it has been closed")
+        try:
+            connection = pool.get_connection()
+        except (redis.RedisError, OSError) as error:
+            raise Unreachable(self.url, str(error)) from error
+        try:
+            connection.send_packed_command(connection.pack_commands(commands))
+            return [_read(connection) for _ in commands]
+        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+            connection.disconnect()
+            raise ReplyLost(self.url, what) from error
+        except BaseException:
+            connection.disconnect()  # an interrupt in mid-read: replies still on their way must not answer a later call
+            raise
+        finally:
+            pool.release(connection)
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    def scratch(self) -> Server:
+        """A private, empty place with the same scripts, for stepping and exploring; the caller closes it."""
+        from emqkit.servers import scratch_for
+
+        return scratch_for(self)
+
+    def close(self) -> None:
+        """Give back the connections and end what this server started; harmless when repeated."""
+        if self._closed:
+            return
+        self._closed = True
+        self.client.close()
+        self.client.connection_pool.disconnect()
+        if self._on_close is not None:
+            self._on_close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} server, scripts {self.scripts.name}>"
+
+
+def _what(flush: Flush[Any]) -> str:
+    verbs = [call.verb for call in flush.calls]
+    return verbs[0] if len(verbs) == 1 else f"a flush of {len(verbs)} calls ({', '.join(sorted(set(verbs)))})"
+
+
+def _command(call: Call[Any], script: Script | None, *, whole: bool = False) -> tuple[bytes, ...]:
+    if script is None:
+        return (call.verb.encode(), *call.keys, *call.args)
+    name, body = (b"EVAL", script.source.encode()) if whole else (b"EVALSHA", script.sha.encode())
+    return (name, body, b"%d" % len(call.keys), *call.keys, *call.args)
+
+
+def _read(connection: Any) -> Reply:
+    try:
+        return _plain(connection.read_response())
+    except redis.ResponseError as error:
+        return _error(error)
+
+
+def _error(error: redis.ResponseError) -> ErrorReply:
+    code = getattr(error, "status_code", None)  # redis-py cuts the codes it knows off the text, and keeps them here
+    if isinstance(code, str):
+        return ErrorReply(code, str(error))
+    first, _, rest = str(error).partition(" ")
+    return ErrorReply(first, rest)
+
+
+def _plain(reply: Any) -> Reply:
+    if isinstance(reply, list):
+        return tuple(_plain(item) for item in reply)
+    if isinstance(reply, redis.ResponseError):
+        return _error(reply)
+    if isinstance(reply, str):
+        return reply.encode("utf-8", "surrogateescape")
+    if reply is None or isinstance(reply, bytes | int):
+        return reply
+    raise TypeError(f"a reply of type {type(reply).__name__} is not RESP2")

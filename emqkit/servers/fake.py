@@ -1,0 +1,33 @@
+"""The fake server is fakeredis with real Lua: in this process, at once, and a complete place to learn in.
+
+Where it differs from a live server: its TIME moves while a script runs, its Lua is not sandboxed (so Lua you edited
+runs in the stepper's own process, see `emqkit.step`), and a script that never ends blocks the interpreter.
+"""
+
+from __future__ import annotations
+
+import fakeredis
+
+from emqkit.scripts import ScriptSet
+from emqkit.servers.base import CLIENT_OPTIONS, Server
+
+__all__ = ["FakeServer", "open_fake"]
+
+
+class FakeServer(Server):
+    """A private fakeredis; nobody else can see it, and it is gone when it is closed."""
+
+    kind = "fake"
+
+    def __init__(self, scripts: ScriptSet) -> None:
+        self.store = fakeredis.FakeServer()
+        client = fakeredis.FakeRedis(server=self.store, **CLIENT_OPTIONS())
+        super().__init__("fake://", client, scripts)
+
+    def scratch(self) -> FakeServer:
+        return FakeServer(self.scripts)
+
+
+def open_fake(scripts: ScriptSet) -> FakeServer:
+    """A new fake server, empty."""
+    return FakeServer(scripts)

@@ -1,0 +1,331 @@
+"""A snapshot is everything a keyspace holds at one moment: captured, compared, fingerprinted, and put back.
+
+The server's time is kept beside it and takes no part in equality: lease deadlines and due times are compared, in a
+fingerprint, as past or future only, since two runs of one history never share a clock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Literal
+
+from emqkit import keys
+from emqkit.errors import EmqError, Refused
+from emqkit.wire import Call, ErrorReply, Flush, Reply, Runner
+
+__all__ = [
+    "Change",
+    "Hash",
+    "Items",
+    "Members",
+    "Ranked",
+    "Snapshot",
+    "Text",
+    "Value",
+    "capture",
+    "diff",
+    "digest",
+    "restore",
+]
+
+EVERYTHING = b"emq:*"
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string key."""
+
+    value: bytes
+    type: Literal["string"] = "string"
+
+
+@dataclass(frozen=True, slots=True)
+class Hash:
+    """A hash: its fields in byte order."""
+
+    fields: tuple[tuple[bytes, bytes], ...]
+    type: Literal["hash"] = "hash"
+
+    def get(self, name: bytes) -> bytes | None:
+        """The value of a field, or None."""
+        return next((value for field, value in self.fields if field == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A list, head first."""
+
+    items: tuple[bytes, ...]
+    type: Literal["list"] = "list"
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A sorted set: (member, score), by score and then member."""
+
+    members: tuple[tuple[bytes, float], ...]
+    type: Literal["zset"] = "zset"
+
+    def get(self, member: bytes) -> float | None:
+        """A member's score, or None."""
+        return next((score for name, score in self.members if name == member), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """A plain set, or a type the protocol does not use; only somebody else's key is one."""
+
+    members: tuple[bytes, ...]
+    type: str = "set"
+
+
+Value = Text | Hash | Items | Ranked | Members
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The contents of a keyspace, sorted by key; hashable, equal when the contents are.
+
+    Attributes:
+        entries: (key, value) pairs in byte order of the keys.
+        now: the server's time at the capture, unix milliseconds; not part of equality.
+    """
+
+    entries: tuple[tuple[bytes, Value], ...] = ()
+    now: int = field(default=0, compare=False)
+
+    @cached_property
+    def keys(self) -> Mapping[bytes, Value]:
+        """The entries as a mapping, in order."""
+        return MappingProxyType(dict(self.entries))
+
+    def hash(self, key: bytes) -> Mapping[bytes, bytes]:
+        """A hash's fields; empty when the key is missing or is no hash."""
+        value = self.keys.get(key)
+        return dict(value.fields) if isinstance(value, Hash) else {}
+
+    def ranked(self, key: bytes) -> Mapping[bytes, float]:
+        """A sorted set's members with their scores; empty when the key is missing or is no sorted set."""
+        value = self.keys.get(key)
+        return dict(value.members) if isinstance(value, Ranked) else {}
+
+    def items(self, key: bytes) -> tuple[bytes, ...]:
+        """A list's items; empty when the key is missing or is no list."""
+        value = self.keys.get(key)
+        return value.items if isinstance(value, Items) else ()
+
+    def text(self, key: bytes) -> bytes | None:
+        """A string's value, or None."""
+        value = self.keys.get(key)
+        return value.value if isinstance(value, Text) else None
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues that have a key here, in order of name."""
+        parsed = (keys.parse(key) for key, _ in self.entries)
+        return tuple(sorted({key.queue for key in parsed if key is not None}))
+
+
+# --- reading and writing a server -------------------------------------------------------------------------------------
+
+
+def _tool(verb: str, args: Iterable[bytes], read: object = None) -> Call[Reply]:
+    def refusal(error: ErrorReply) -> EmqError:
+        return Refused(verb, error.code, error.text)
+
+    return Call(verb, (), tuple(args), lambda reply: reply, refusal, "tool")
+
+
+def capture(server: Runner, pattern: bytes = EVERYTHING) -> Snapshot:
+    """Everything the server holds under `pattern` (a glob), read in one atomic step. One round trip, no write."""
+    call = _tool("capture", [pattern])
+    (reply,) = server.round_trip(Flush((call,)))
+    if isinstance(reply, ErrorReply):
+        raise call.refusal(reply)
+    if not isinstance(reply, tuple):
+        raise TypeError(f"expected a list from capture, not {reply!r}")
+    seconds, microseconds, *flat = reply
+    now = _int(seconds) * 1000 + _int(microseconds) // 1000
+    entries = []
+    for name, kind, contents in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
+        if not isinstance(name, bytes) or not isinstance(kind, bytes) or not isinstance(contents, tuple):
+            raise TypeError(f"expected name, type and contents from capture, not {(name, kind, contents)!r}")
+        entries.append((name, _value(kind.decode(), [item for item in contents if isinstance(item, bytes)])))
+    return Snapshot(tuple(sorted(entries, key=lambda entry: entry[0])), now)
+
+
+def _int(reply: Reply) -> int:
+    if not isinstance(reply, bytes | int):
+        raise TypeError(f"expected a number, not {reply!r}")
+    return int(reply)
+
+
+def _value(kind: str, contents: list[bytes]) -> Value:
+    pairs = list(zip(contents[::2], contents[1::2], strict=False))
+    if kind == "string":
+        return Text(contents[0])
+    if kind == "hash":
+        return Hash(tuple(sorted(pairs)))
+    if kind == "list":
+        return Items(tuple(contents))
+    if kind == "zset":
+        return Ranked(tuple(sorted(((member, float(score)) for member, score in pairs), key=lambda m: (m[1], m[0]))))
+    return Members(tuple(sorted(contents)), kind)
+
+
+def restore(server: Runner, snapshot: Snapshot, *, current: Snapshot | None = None) -> None:
+    """Make the server hold exactly this snapshot. One round trip.
+
+    Args:
+        server: a private one: everything of the protocol on it that the snapshot lacks is deleted.
+        snapshot: what it shall hold.
+        current: what it is known to hold; then only the keys that differ are written.
+    """
+    args: list[bytes] = [EVERYTHING if current is None else b""]
+    held: Mapping[bytes, Value] = {} if current is None else current.keys
+    for name in held.keys() - snapshot.keys.keys():
+        args += [name, b"none", b"0"]
+    for name, value in snapshot.entries:
+        if held.get(name) != value:
+            items = list(_items(value))
+            args += [name, value.type.encode(), b"%d" % len(items), *items]
+    call = _tool("restore", args)
+    (reply,) = server.round_trip(Flush((call,)))
+    if isinstance(reply, ErrorReply):
+        raise call.refusal(reply)
+
+
+def _items(value: Value) -> Iterator[bytes]:
+    if isinstance(value, Text):
+        yield value.value
+    elif isinstance(value, Hash):
+        for pair in value.fields:
+            yield from pair
+    elif isinstance(value, Ranked):
+        for member, score in value.members:
+            yield from (score_text(score), member)
+    elif isinstance(value, Items):
+        yield from value.items
+    else:
+        yield from value.members
+
+
+def score_text(score: float) -> bytes:
+    """A score as the server writes it: whole numbers without a point."""
+    return b"%d" % score if score == int(score) else repr(score).encode()
+
+
+# --- comparing --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that differs between two snapshots.
+
+    Attributes:
+        key: which key.
+        part: which hash field, set member or list position (as digits); None for a string key.
+        before: its value or score before, None when it was not there.
+        after: its value or score after, None when it is gone.
+    """
+
+    key: bytes
+    part: bytes | None
+    before: bytes | None
+    after: bytes | None
+
+    @property
+    def kind(self) -> Literal["added", "removed", "changed"]:
+        """`added`, `removed` or `changed`."""
+        if self.before is None:
+            return "added"
+        return "removed" if self.after is None else "changed"
+
+
+def diff(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
+    """What changed, key by key in byte order, part by part; empty when nothing did.
+
+    A list that lost its head and gained a tail says just that: positions count in the list they belong to.
+    """
+    changes: list[Change] = []
+    for key in sorted(before.keys.keys() | after.keys.keys()):
+        old, new = before.keys.get(key), after.keys.get(key)
+        if old == new:
+            continue
+        if isinstance(old, Items | None) and isinstance(new, Items | None):
+            changes += _list_changes(key, old.items if old else (), new.items if new else ())
+            continue
+        if old is not None and new is not None and old.type != new.type:
+            changes += [Change(key, part, value, None) for part, value in _parts(old).items()]
+            changes += [Change(key, part, None, value) for part, value in _parts(new).items()]
+            continue
+        one, other = _parts(old), _parts(new)
+        for part in sorted(one.keys() | other.keys(), key=lambda part: part or b""):
+            if one.get(part) != other.get(part):
+                changes.append(Change(key, part, one.get(part), other.get(part)))
+    return tuple(changes)
+
+
+def _parts(value: Value | None) -> dict[bytes | None, bytes]:
+    if value is None:
+        return {}
+    if isinstance(value, Text):
+        return {None: value.value}
+    if isinstance(value, Hash):
+        return dict(value.fields)
+    if isinstance(value, Ranked):
+        return {member: score_text(score) for member, score in value.members}
+    if isinstance(value, Items):
+        return {b"%d" % n: item for n, item in enumerate(value.items)}
+    return dict.fromkeys(value.members, b"")
+
+
+def _list_changes(key: bytes, old: tuple[bytes, ...], new: tuple[bytes, ...]) -> Iterator[Change]:
+    gone = next(n for n in range(len(old) + 1) if old[n:] == new[: len(old) - n])
+    for n, item in enumerate(old[:gone]):
+        yield Change(key, b"%d" % n, item, None)
+    for n, item in enumerate(new[len(old) - gone :], start=len(old) - gone):
+        yield Change(key, b"%d" % n, None, item)
+
+
+# --- fingerprints -----------------------------------------------------------------------------------------------------
+
+
+def digest(snapshot: Snapshot, *, rename: Mapping[str, str] | None = None) -> str:
+    """A fingerprint (64 hex digits) that is equal for equal histories, whatever the clock, the server and its kind.
+
+    Scores of active and schedule count as past or future, before sorting; metrics are left out.
+
+    Args:
+        snapshot: what to fingerprint.
+        rename: queue names to be replaced first, so that uuid-named queues of two runs compare.
+    """
+    sha = hashlib.sha256()
+    for name, value in sorted(_canonical(snapshot, rename or {}), key=lambda entry: entry[0]):
+        for part in (name, value.type.encode(), *_items(value)):
+            sha.update(b"%d:" % len(part) + part)
+        sha.update(b";")
+    return sha.hexdigest()
+
+
+def _canonical(snapshot: Snapshot, rename: Mapping[str, str]) -> Iterator[tuple[bytes, Value]]:
+    for name, value in snapshot.entries:
+        key = keys.parse(name)
+        if key is None:
+            yield name, value
+            continue
+        if key.id is None and key.name.startswith("metrics:"):
+            continue
+        if isinstance(value, Ranked) and key.id is None and key.name in ("active", "schedule"):
+            coarse = ((member, float(score > snapshot.now)) for member, score in value.members)
+            value = Ranked(tuple(sorted(coarse, key=lambda member: (member[1], member[0]))))
+        if key.queue in rename:
+            name = name.replace(keys.base(key.queue), keys.base(rename[key.queue]), 1)
+        yield name, value

@@ -1,0 +1,184 @@
+"""A trace is what an operation did: each round trip, each call in it, and the keyspace before and after.
+
+Everything a learner sees is a pure function of a trace. Two ways to have one:
+
+    trace = Trace.of(flows.add.program("orders", flow), server)       # one operation; its error is kept, not raised
+    with record(server) as trace:                                     # whatever runs meanwhile
+        claim = jobs.claim("orders")
+        jobs.complete("orders", claim)
+
+While a trace is taken the calls of a flush run one by one, with a look at the keyspace between: a flush is no atom, so
+this is one of the orders that may happen anyway. MULTI … EXEC stays one step.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from emqkit.scripts import ScriptSet
+from emqkit.servers.base import Server
+from emqkit.snapshot import EVERYTHING, Change, Snapshot, capture, diff
+from emqkit.wire import Call, Flush, Program, Recorder, Reply
+
+__all__ = ["CallRecord", "Step", "Trace", "record"]
+
+
+@dataclass(frozen=True)
+class CallRecord:
+    """One call, its raw reply, and the keyspace around it."""
+
+    call: Call[Any]
+    reply: Reply
+    before: Snapshot
+    after: Snapshot
+
+    @cached_property
+    def diff(self) -> tuple[Change, ...]:
+        """What the call changed; empty for a read and for a clean refusal."""
+        return diff(self.before, self.after)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One round trip.
+
+    Attributes:
+        operation: whose it is, such as `flows.add`.
+        run: which of the trace's operations, counted from 0 in the order they started.
+        number: which round trip of that operation, counted from 1.
+        flush: what was sent.
+        calls: what each call did.
+        lost: the error, when the replies did not all come.
+    """
+
+    operation: str
+    run: int
+    number: int
+    flush: Flush[Any]
+    calls: tuple[CallRecord, ...]
+    before: Snapshot
+    after: Snapshot
+    lost: Exception | None = None
+
+    @cached_property
+    def diff(self) -> tuple[Change, ...]:
+        """What the round trip changed."""
+        return diff(self.before, self.after)
+
+
+class Trace:
+    """The recorded round trips of one or more operations on one server.
+
+    Attributes:
+        scripts: the script set the calls ran with.
+        server_kind: `fake`, `embedded` or `live`.
+        initial: the keyspace before the first round trip.
+        result: what the operation returned (`Trace.of` only).
+        error: the exception it raised instead, or None (`Trace.of` only).
+    """
+
+    def __init__(self, server: Server, pattern: bytes = EVERYTHING) -> None:
+        self.scripts: ScriptSet = server.scripts
+        self.server_kind = server.kind
+        self.result: Any = None
+        self.error: Exception | None = None
+        self._server = server
+        self._pattern = pattern
+        self._steps: list[Step] = []
+        self._runs = 0
+        self._lock = threading.RLock()
+        self.initial = capture(server, pattern)
+
+    @classmethod
+    def of(cls, program: Program[Any], server: Server, *, pattern: bytes = EVERYTHING) -> Trace:
+        """Run a program on a server and return its trace; what it raised is in `.error`.
+
+        Args:
+            program: `flows.add.program("orders", flow)`.
+            server: where it runs; what else happens there meanwhile is seen too.
+            pattern: which keys are looked at, a glob.
+        """
+        with record(server, pattern=pattern) as trace:
+            try:
+                trace.result = program.run(server)
+            except Exception as error:  # the trace is the answer, whatever happened
+                trace.error = error
+        return trace
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The round trips so far, in order."""
+        return tuple(self._steps)
+
+    @property
+    def calls(self) -> tuple[CallRecord, ...]:
+        """Every call of every round trip, in order."""
+        return tuple(record for step in self._steps for record in step.calls)
+
+    @property
+    def final(self) -> Snapshot:
+        """The keyspace after the last round trip."""
+        return self._steps[-1].after if self._steps else self.initial
+
+    def watch(self, operation: str) -> Callable[[Flush[Any]], tuple[Reply, ...]]:
+        """The recorder's side: hand out what makes, and notes, the round trips of one operation."""
+        with self._lock:
+            run, self._runs = self._runs, self._runs + 1
+        number = 0
+
+        def round_trip(flush: Flush[Any]) -> tuple[Reply, ...]:
+            nonlocal number
+            with self._lock:
+                number += 1
+                return self._round_trip(operation, run, number, flush)
+
+        return round_trip
+
+    def _round_trip(self, operation: str, run: int, number: int, flush: Flush[Any]) -> tuple[Reply, ...]:
+        for call in flush.calls:
+            self._server.script(call)  # a call that fits no script is refused with nothing of the flush sent
+        first = before = self._look()
+        records: list[CallRecord] = []
+        parts = [flush] if flush.atomic else [Flush((call,)) for call in flush.calls]
+        try:
+            for part in parts:
+                replies = self._server.round_trip(part)
+                after = self._look()
+                for call, reply in zip(part.calls, replies, strict=True):
+                    records.append(CallRecord(call, reply, before, after))
+                    before = after
+        except Exception as lost:
+            self._steps.append(Step(operation, run, number, flush, tuple(records), first, before, lost))
+            raise
+        self._steps.append(Step(operation, run, number, flush, tuple(records), first, before))
+        return tuple(record.reply for record in records)
+
+    def _look(self) -> Snapshot:
+        return capture(self._server, self._pattern)
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    def __repr__(self) -> str:
+        operations = list(dict.fromkeys(step.operation for step in self._steps))
+        return f"<trace of {', '.join(operations) or 'nothing yet'}: {len(self._steps)} round trips>"
+
+
+@contextmanager
+def record(server: Server, *, pattern: bytes = EVERYTHING) -> Iterator[Trace]:
+    """Record every operation that runs on this server object until the block ends; the trace can be read meanwhile."""
+    trace = Trace(server, pattern)
+    earlier: Recorder | None = server.recorder
+    server.recorder = trace
+    try:
+        yield trace
+    finally:
+        server.recorder = earlier
