@@ -1,0 +1,233 @@
+"""The Lua 5.1 that a stepped script runs in: here, or in a child process that is ended when its time is up.
+
+Run as a program, this file is that child: it reads one job from its standard input, asks its parent for the answer to
+every `redis.call`, and never meets a server. It imports nothing of emqkit, so that a child is there at once.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+__all__ = ["Ending", "Job", "run_apart", "run_here"]
+
+MEMORY = 256 << 20
+"""Bytes of Lua memory a script may hold; its sources and locals are a thousandth of it."""
+
+START_SECONDS = 60.0
+"""How long a child may take to be there at all."""
+
+STOP = b"!"
+"""An answer that begins so stops the script; the rest says why."""
+
+OnLine = Callable[[int, bool, list[tuple[bytes, bytes]]], None]
+Ask = Callable[[bytes, int, list[bytes]], list[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a machine is given: a script, what it is called with, and its bounds.
+
+    Attributes:
+        source: the Lua text.
+        codec: the Lua text of `spell` and `read`, by which both sides write values as tokens.
+        withheld: names that exist on a live server and not here, each with a sentence that says why.
+        keys: KEYS.
+        argv: ARGV.
+        line_budget: how many lines it may run.
+    """
+
+    source: bytes
+    codec: bytes
+    withheld: tuple[tuple[bytes, bytes], ...]
+    keys: tuple[bytes, ...]
+    argv: tuple[bytes, ...]
+    line_budget: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a script ended.
+
+    Attributes:
+        kind: `returned` a value, `raised` an error, was `unreadable` as Lua, or was `stopped` by the machine.
+        tokens: the value it returned.
+        text: the error, or why it was stopped.
+        line: where, counted from 1; 0 when it cannot be said.
+    """
+
+    kind: Literal["returned", "raised", "unreadable", "stopped"]
+    tokens: tuple[bytes, ...] = ()
+    text: bytes = b""
+    line: int = 0
+
+
+def run_here(job: Job, on_line: OnLine, ask: Ask) -> Ending:
+    """Run a job in this process.
+
+    Args:
+        job: what to run.
+        on_line: called before each line with its number, whether it belongs to the main chunk, and the locals.
+        ask: called with a verb of the bridge, the line and the arguments' tokens; returns the answer's tokens.
+
+    Raises whatever `on_line` and `ask` raise.
+    """
+    from lupa.lua51 import LuaMemoryError, LuaRuntime
+
+    lua = LuaRuntime(
+        encoding=None, register_eval=False, register_builtins=False, attribute_filter=_no_attribute, max_memory=MEMORY
+    )
+    problem: list[BaseException] = []
+
+    # An exception that crossed Lua could be caught by the script's own pcall: it waits here, and the script is stopped.
+    def line(number: int, main: bool, *shown: bytes) -> bool:
+        try:
+            on_line(number, main, list(zip(shown[::2], shown[1::2], strict=True)))
+        except BaseException as error:
+            problem.append(error)
+            return True
+        return False
+
+    def answer(verb: bytes, number: int, tokens: Any, count: int) -> Any:
+        try:
+            return lua.table_from(ask(verb, number, [tokens[place] for place in range(1, count + 1)]))
+        except BaseException as error:
+            problem.append(error)
+            return lua.table_from([STOP])
+
+    def sha1hex(text: bytes) -> bytes:
+        return hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()
+
+    machine = lua.eval(b"loadstring")(Path(__file__).with_suffix(".lua").read_bytes(), b"=machine")
+    withheld = lua.table_from(dict(job.withheld))
+    keys, argv = lua.table_from(job.keys), lua.table_from(job.argv)
+    try:
+        kind, tokens, count, text, where = machine(
+            job.source, job.codec, withheld, keys, argv, job.line_budget, line, answer, sha1hex
+        )
+    except LuaMemoryError:
+        return Ending("stopped", text=b"it wanted more memory than the stepper gives it")
+    if problem:
+        raise problem[0]
+    return Ending(kind.decode(), tuple(tokens[place] for place in range(1, count + 1)), text, where)
+
+
+def _no_attribute(owner: object, name: object, setting: bool) -> object:
+    raise AttributeError("Lua reaches no attribute of a Python object")
+
+
+# --- in a child process -----------------------------------------------------------------------------------------------
+
+# By path and not by -m: importing the package would take longer than most scripts run.
+_BOOT = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
+
+
+def run_apart(job: Job, on_line: OnLine, ask: Ask, deadline_s: float) -> Ending:
+    """Run a job in a child process, which is killed when `deadline_s` seconds are over; `run_here` says the rest.
+
+    A pattern can spin inside C, where no line is counted and no interrupt arrives: only the end of its process ends it.
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+    child = subprocess.Popen(
+        [sys.executable, "-c", _BOOT, __file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+    )
+    with child:
+        assert child.stdin is not None and child.stdout is not None and child.stderr is not None
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            child.kill()
+
+        watch = threading.Timer(START_SECONDS, end)
+        watch.start()
+        last = 0
+        try:
+            _send(child.stdin, [_text(job), deadline_s])
+            while received := child.stdout.readline():
+                match json.loads(received):
+                    case ["ready"]:
+                        watch.cancel()
+                        watch = threading.Timer(deadline_s, end)
+                        watch.start()
+                    case ["line", number, main, shown]:
+                        last = number
+                        on_line(number, main, [(_bytes(name), _bytes(value)) for name, value in shown])
+                    case ["ask", verb, number, tokens]:
+                        answer = ask(_bytes(verb), number, [_bytes(token) for token in tokens])
+                        _send(child.stdin, [_text(token) for token in answer])
+                    case ["end", kind, tokens, text, number]:
+                        return Ending(kind, tuple(_bytes(token) for token in tokens), _bytes(text), number)
+        except BrokenPipeError:
+            pass  # it was ended between its question and our answer
+        finally:
+            watch.cancel()
+            child.kill()
+        if late.is_set():
+            why = f"it was still running after {deadline_s:g} seconds"
+        else:
+            said = child.stderr.read().decode(errors="replace").strip().splitlines()
+            why = f"the process it ran in ended: {said[-1] if said else 'it did not say why'}"
+        return Ending("stopped", text=why.encode(), line=last)
+
+
+def _send(pipe: Any, message: object) -> None:
+    pipe.write(json.dumps(message).encode() + b"\n")
+    pipe.flush()
+
+
+def _text(value: Any) -> Any:
+    """Bytes as JSON can carry them, one character a byte, in whatever holds them."""
+    if isinstance(value, bytes):
+        return value.decode("latin-1")
+    if isinstance(value, Job):
+        return {name: _text(item) for name, item in asdict(value).items()}
+    return [_text(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _bytes(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("latin-1")
+    return tuple(_bytes(item) for item in value) if isinstance(value, list) else value
+
+
+def _child() -> None:
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    fields, deadline_s = json.loads(source.readline())
+    job = Job(**{name: _bytes(item) for name, item in fields.items()})
+    # Should the parent be gone by then, nobody else ends this process; a thread of C does, whatever Lua is doing.
+    faulthandler.dump_traceback_later(deadline_s + 5, exit=True)
+
+    def on_line(number: int, main: bool, shown: Sequence[tuple[bytes, bytes]]) -> None:
+        _send(sink, ["line", number, main, _text(shown)])
+
+    def ask(verb: bytes, number: int, tokens: list[bytes]) -> list[bytes]:
+        _send(sink, ["ask", _text(verb), number, _text(tokens)])
+        answer = source.readline()
+        if not answer:
+            raise SystemExit  # the parent has gone
+        return list(_bytes(json.loads(answer)))
+
+    import lupa.lua51  # noqa: F401 - the time to find it is not the script's
+
+    _send(sink, ["ready"])
+    ending = run_here(job, on_line, ask)
+    _send(sink, ["end", ending.kind, _text(ending.tokens), _text(ending.text), ending.line])
+
+
+if __name__ == "__main__":
+    _child()
