@@ -157,7 +157,7 @@ def capture(server: Runner, pattern: bytes = EVERYTHING) -> Snapshot:
     for name, kind, contents in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
         if not isinstance(name, bytes) or not isinstance(kind, bytes) or not isinstance(contents, tuple):
             raise TypeError(f"expected name, type and contents from capture, not {(name, kind, contents)!r}")
-        entries.append((name, _value(kind.decode(), [item for item in contents if isinstance(item, bytes)])))
+        entries.append((name, value_of(kind.decode(), [item for item in contents if isinstance(item, bytes)])))
     return Snapshot(tuple(sorted(entries, key=lambda entry: entry[0])), now)
 
 
@@ -167,7 +167,8 @@ def _int(reply: Reply) -> int:
     return int(reply)
 
 
-def _value(kind: str, contents: list[bytes]) -> Value:
+def value_of(kind: str, contents: list[bytes]) -> Value:
+    """The value of a key of this type, from its contents as a flat list of items or pairs."""
     pairs = list(zip(contents[::2], contents[1::2], strict=False))
     if kind == "string":
         return Text(contents[0])
