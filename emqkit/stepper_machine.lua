@@ -5,7 +5,7 @@ local source, codec, withheld, keys, argv, budget, on_line, ask, sha1hex = ...
 
 local getinfo, getlocal, sethook = debug.getinfo, debug.getlocal, debug.sethook
 local type, tostring, error, next, select, unpack = type, tostring, error, next, select, unpack
-local pcall, xpcall, rawget, setmetatable, setfenv = pcall, xpcall, rawget, setmetatable, setfenv
+local pcall, xpcall, rawget, rawset, setmetatable, setfenv = pcall, xpcall, rawget, rawset, setmetatable, setfenv
 local format, gsub, sub, byte, match = string.format, string.gsub, string.sub, string.byte, string.match
 local upper, concat, sort, floor, tonumber = string.upper, table.concat, table.sort, math.floor, tonumber
 local spell, read = loadstring(codec .. '\nreturn spell, read', '=codec')()
@@ -161,8 +161,9 @@ end
 -- --- what the script sees ------------------------------------------------------------------------------------------
 
 -- A live server keeps its tables readonly; a copy with a stand-in in front does the same here.
+local closed = setmetatable({}, {__mode = 'k'})
 local function readonly(inner, missing)
-  return setmetatable({}, {
+  local outer = setmetatable({}, {
     __index = function(_, name)
       local value = inner[name]
       if value == nil then
@@ -175,6 +176,8 @@ local function readonly(inner, missing)
     end,
     __metatable = false,
   })
+  closed[outer] = true
+  return outer
 end
 
 local function member_of(owner)
@@ -211,8 +214,9 @@ for name, value in next, math do math_of_ours[name] = value end
 for name, value in next, table do table_of_ours[name] = value end
 for name, value in next, string do string_of_ours[name] = value end
 math_of_ours.random, math_of_ours.randomseed = nil, nil
+local strings = readonly(string_of_ours, member_of('string'))
 -- So that ("x"):rep(3) finds what string.rep is, and nothing that matters to this file can be changed through it.
-getmetatable('').__index = string_of_ours
+getmetatable('').__index = strings
 
 local api = readonly(redis, member_of('redis'))
 local visible = {
@@ -220,14 +224,24 @@ local visible = {
   server = api,
   KEYS = keys,
   ARGV = argv,
-  string = readonly(string_of_ours, member_of('string')),
+  string = strings,
   table = readonly(table_of_ours, member_of('table')),
   math = readonly(math_of_ours, member_of('math')),
   pcall = function(...)
     return caught(pcall(...))
   end,
-  xpcall = function(body, handler, ...)
-    return checked(xpcall(body, handler, ...))
+  xpcall = function(body, ...)
+    if select('#', ...) == 0 then
+      error("bad argument #2 to 'xpcall' (value expected)", 2)
+    end
+    local handler = ...
+    -- A handler runs where the error was raised, and inside the hook no line of it would be counted.
+    return checked(xpcall(body, function(problem)
+      if stopped then
+        return problem
+      end
+      return handler(problem)
+    end))
   end,
   assert = assert,
   error = error,
@@ -237,7 +251,12 @@ local visible = {
   pairs = pairs,
   rawequal = rawequal,
   rawget = rawget,
-  rawset = rawset,
+  rawset = function(target, ...)
+    if closed[target] then
+      error('Attempt to modify a readonly table', 0)
+    end
+    return rawset(target, ...)
+  end,
   select = select,
   setmetatable = setmetatable,
   tonumber = tonumber,
@@ -309,7 +328,8 @@ end
 if not ok then
   -- As a live server words what was raised.
   if type(value) ~= 'table' then
-    value = 'ERR ' .. tostring(value)
+    -- A stack that overflows may do so in this file's part of it.
+    value = 'ERR ' .. gsub(tostring(value), '^machine:%d+: ', format('user_script:%d: ', failed_at or 0))
   else
     value = rawget(value, 'err')
     value = type(value) == 'string' and value or 'ERR unknown error'

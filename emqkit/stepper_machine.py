@@ -20,8 +20,8 @@ from typing import Any, Literal
 
 __all__ = ["Ending", "Job", "run_apart", "run_here"]
 
-MEMORY = 256 << 20
-"""Bytes of Lua memory a script may hold; its sources and locals are a thousandth of it."""
+MEMORY = 64 << 20
+"""Bytes of Lua memory a script may hold; what the kit's own scripts need is a thousandth of it."""
 
 START_SECONDS = 60.0
 """How long a child may take to be there at all."""
