@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import redis
 from proxy import Proxy
 
-from emqkit.errors import ReplyLost, Unreachable
+from emqkit.errors import JobGone, ReplyLost, Unreachable
+from emqkit.flows import Child, Flow, Flows
+from emqkit.jobs import Jobs
 from emqkit.servers import Server, open_server
 from emqkit.wire import Call, ErrorReply, Flush, command
 
@@ -111,3 +113,60 @@ def test_without_a_server_nothing_is_sent_and_the_error_says_so(embedded_server:
             server.round_trip(Flush((incr(),)))
     assert proxy.count("INCR") == 0
     assert embedded_server.client.get("n") is None
+
+
+# --- the same for whole operations ------------------------------------------------------------------------------------
+
+
+def scripts_run(proxy: Proxy) -> int:
+    return proxy.count("EVALSHA", executed=True) + proxy.count("EVAL", executed=True)
+
+
+def test_an_enqueue_whose_reply_was_lost_landed_once_and_asked_again_it_says_so(
+    proxy: Proxy, through: Server, embedded_server: Server, queue: str
+) -> None:
+    jobs = Jobs(through)
+    proxy.swallow_reply("EVALSHA")
+    with pytest.raises(ReplyLost):
+        jobs.enqueue(queue, "pack", id="JOB0NgWEfAEJfs")
+    assert scripts_run(proxy) == 1
+    assert Jobs(embedded_server).depths(queue).pending == 1
+    assert not jobs.enqueue(queue, "pack", id="JOB0NgWEfAEJfs").landed
+
+
+def test_a_completion_whose_reply_was_lost_counts_once_for_its_parent(
+    proxy: Proxy, through: Server, embedded_server: Server, queue: str
+) -> None:
+    flow = Flows(embedded_server).add(queue, Flow("pack order 7", [Child("pick"), Child("label")]))
+    jobs = Jobs(through)
+    claim = jobs.claim(queue)
+    assert claim is not None
+    before = scripts_run(proxy)
+    proxy.swallow_reply("EVALSHA")
+    with pytest.raises(ReplyLost):
+        jobs.complete(queue, claim)
+    assert scripts_run(proxy) == before + 1
+    assert embedded_server.client.get(f"emq:{{{queue}}}:job:{flow.parent_id}:dependencies") == b"1"
+    with pytest.raises(JobGone):
+        jobs.complete(queue, claim)
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_a_flow_across_queues_that_lost_a_reply_is_made_whole_by_the_same_add(
+    lost: int, proxy: Proxy, through: Server, embedded_server: Server, queues: Callable[..., str]
+) -> None:
+    orders, emails = queues("orders"), queues("emails")
+    flow = Flow(
+        "pack order 7",
+        [Child("pick", id="JOB0NgWEfAEJft", queue=emails), Child("label", id="JOB0NgWEfAEJfu")],
+        id="JOB0NgWEfAEJfs",
+    )
+    flows = Flows(through)
+    proxy.swallow_reply("EVALSHA", nth=lost)
+    with pytest.raises(ReplyLost):
+        flows.add(orders, flow)
+    assert scripts_run(proxy) == lost  # it stopped there, and sent nothing again by itself
+    flows.add(orders, flow)
+    jobs = Jobs(embedded_server)
+    assert (jobs.depths(orders).pending, jobs.depths(emails).pending) == (1, 1)
+    assert embedded_server.client.get(f"emq:{{{orders}}}:job:JOB0NgWEfAEJfs:dependencies") == b"2"
