@@ -325,7 +325,7 @@ class Jobs:
 
     @operation
     def state(self, queue: str, id: str) -> Steps[State]:
-        """Where a job stands: by set membership first (pending, active, scheduled, dead), then by its row. One round trip.
+        """Where a job stands: by the set it is in (pending, active, scheduled, dead), else by its row. One round trip.
 
         A row in no set is `awaiting_children` when it says so, and anything else is `absent`.
         """

@@ -24,6 +24,7 @@ from emqkit import ids
 from emqkit.errors import IllFormedQueue
 
 __all__ = [
+    "SETS",
     "SLOTS",
     "ParsedKey",
     "base",
@@ -38,6 +39,9 @@ __all__ = [
 ]
 
 SLOTS = 16384
+
+SETS = ("pending", "active", "schedule", "dead")
+"""The four state sets of a queue."""
 
 
 def check_queue(queue: object) -> str:
