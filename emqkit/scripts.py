@@ -193,7 +193,7 @@ class Script:
 
     def _match(self, keys: Sequence[bytes], args: Sequence[bytes]) -> tuple[Layout, Named, Named]:
         best: tuple[int, Layout, Named, Named] | None = None
-        misfits: list[str] = []
+        misfits: list[tuple[Layout, _Misfit]] = []
         for layout in self.layouts:
             try:
                 # Arguments first: the keys' repetitions are counted by an argument.
@@ -201,14 +201,15 @@ class Script:
                 named_args, literals = _fit("argument", layout.argv, args, counts)
                 named_keys, _ = _fit("key", layout.keys, keys, counts)
             except _Misfit as misfit:
-                name = layout.name or ("the plain layout" if len(self.layouts) > 1 else "it")
-                misfits.append(f"{name} takes {layout}: {misfit}")
+                misfits.append((layout, misfit))
                 continue
             if best is None or literals > best[0]:
                 best = (literals, layout, named_keys, named_args)
         if best is None:
+            plain = "the plain layout" if len(self.layouts) > 1 else "it"
             came = f"{_count(len(keys), 'key')} and {_count(len(args), 'argument')} came"
-            raise ScriptArity(self.name, f"{came}; " + "; ".join(misfits))
+            why = (f"{layout.name or plain} takes {layout}: {misfit}" for layout, misfit in misfits)
+            raise ScriptArity(self.name, "; ".join((came, *why)))
         return best[1:]
 
 
