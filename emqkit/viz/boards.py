@@ -133,7 +133,7 @@ class _Changes:
     def __init__(self, changes: Iterable[Change]) -> None:
         self._all: dict[bytes, list[Change]] = {}
         self.by_key: dict[bytes, dict[bytes | None, Change]] = {}
-        for change in changes:
+        for change in reading.telling(changes):
             self._all.setdefault(change.key, []).append(change)
             self.by_key.setdefault(change.key, {})[change.part] = change
 

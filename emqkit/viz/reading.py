@@ -7,13 +7,13 @@ left out: a key that is not the protocol's, or holds another type than it should
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from emqkit import keys
 from emqkit.errors import IllFormedId
 from emqkit.ids import check
-from emqkit.snapshot import Hash, Items, Ranked, Snapshot, Text, Value
+from emqkit.snapshot import Change, Hash, Items, Ranked, Snapshot, Text, Value
 
 __all__ = [
     "SETS",
@@ -27,6 +27,7 @@ __all__ = [
     "queues",
     "quoted",
     "short",
+    "telling",
     "width",
 ]
 
@@ -249,3 +250,24 @@ def queues(snapshot: Snapshot) -> tuple[tuple[Queue, ...], tuple[Stranger, ...]]
 def known(at: keys.ParsedKey) -> bool:
     """Is the key one of the protocol's?"""
     return at.name in (_OF_A_QUEUE if at.id is None else _OF_A_JOB)
+
+
+def telling(changes: Iterable[Change]) -> Iterator[Change]:
+    """The changes worth showing: all but a deadline or due time that moved by less than a second.
+
+    Such a move is the clock between two calls of one notebook cell. It is there or not from run to run, and a picture
+    that is compared from run to run cannot hold it; what an extension did is said by the sentence of its call.
+    """
+    for change in changes:
+        at = keys.parse(change.key)
+        if change.kind == "changed" and at is not None and at.id is None and at.name in ("active", "schedule"):
+            if abs(_score(change.after) - _score(change.before)) < 1000:  # milliseconds
+                continue
+        yield change
+
+
+def _score(value: bytes | None) -> float:
+    try:
+        return float(value or b"0")
+    except ValueError:  # a list or string where the sorted set should be
+        return float("inf")

@@ -1,0 +1,780 @@
+"""Every step as a sentence: what was sent, what was answered and what it changed, in words a learner can read aloud.
+
+A sentence is made from the call, its reply and the difference between the keyspace before and after, never from what a
+script is supposed to do: where a script does something else, the sentence says so. It holds no clock reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from emqkit import keys, outbox
+from emqkit.errors import ScriptArity, ScriptMissing
+from emqkit.outbox import Completion, Failure, Poison
+from emqkit.scripts import ScriptSet
+from emqkit.snapshot import Change, Snapshot
+from emqkit.trace import CallRecord, Step
+from emqkit.viz import reading
+from emqkit.viz.reading import SETS, elided, plain, quoted, short
+from emqkit.wire import ErrorReply, Reply
+
+__all__ = ["changes_in_words", "key_words", "reply_words", "sentence", "start_sentence", "step_sentence"]
+
+Line = tuple[str, str]
+"""A change in words: its mark, `+`, `-` or `~`, and the text."""
+
+_NAMED_SIGNALS = 3
+
+
+# --- keys and replies ------------------------------------------------------------------------------------------------
+
+_OF_A_JOB = {
+    "row": "the row",
+    "dependencies": "the counter",
+    "processed": "processed",
+    "failed": "failed",
+    "unsuccessful": "unsuccessful",
+    "logs": "the logs",
+}
+
+
+def key_words(key: bytes) -> str:
+    """A key as a sentence names it: `pending of orders`, `the row of JOB…LuC9`; a key of nobody's, quoted."""
+    at = keys.parse(key)
+    if at is not None and at.id is not None and at.name in _OF_A_JOB:
+        return f"{_OF_A_JOB[at.name]} of {short(at.id)}"
+    if at is not None and at.id is None:
+        queue = plain(at.queue)
+        if at.name in SETS:
+            return f"{at.name} of {queue}"
+        if at.name == "flow:outbox":
+            return f"the outbox of {queue}"
+        if at.name == "meta":
+            return f"the settings of {queue}"
+        if at.name.startswith("metrics:"):
+            return f"the {plain(at.name[8:])} count of {queue}"
+    return f"key {quoted(key, 60)}"
+
+
+def reply_words(reply: Reply) -> str:
+    """A reply as text: a number, quoted text, `none`, an error as it came, or a list of these."""
+    if reply is None:
+        return "none"
+    if isinstance(reply, ErrorReply):
+        return elided(plain(str(reply)), 80)
+    if isinstance(reply, bytes):
+        return short(reply) if short(reply) != plain(reply) and "…" in short(reply) else quoted(reply)
+    if isinstance(reply, int):
+        return str(reply)
+    if not reply:
+        return "an empty list"
+    shown = ", ".join(reply_words(item) for item in reply[:6])
+    return f"{shown} and {len(reply) - 6} more" if len(reply) > 6 else shown
+
+
+def _ids(ids: Sequence[str]) -> str:
+    """A few ids by name, many by the first and how many more."""
+    named = [short(id) for id in ids]
+    if len(named) > 4:
+        return f"{', '.join(named[:3])} and {len(named) - 3} more"
+    return _and(named)
+
+
+def _and(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else "none"
+
+
+def _many(count: int, noun: str, nouns: str = "") -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {nouns or noun + 's'}"
+
+
+def _signal(raw: bytes) -> str:
+    """An outbox entry in words."""
+    match outbox.decode(raw):
+        case Completion() as one:
+            return f"{short(one.child_id)} completed, for {short(one.parent_id)} in {plain(one.parent_queue)}"
+        case Failure() as one:
+            where = f"{short(one.parent_id)} in {plain(one.parent_queue)}"
+            return f"{short(one.child_id)} died (policy {plain(one.policy)}), for {where}"
+        case Poison():
+            return f"an entry that cannot be read, {quoted(raw)}"
+
+
+# --- one call --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Told:
+    """A call with what its sentence needs at hand."""
+
+    record: CallRecord
+    name: str
+
+    @property
+    def args(self) -> tuple[bytes, ...]:
+        return self.record.call.args
+
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        return self.record.call.keys
+
+    @property
+    def reply(self) -> Reply:
+        return self.record.reply
+
+    @property
+    def diff(self) -> tuple[Change, ...]:
+        return self.record.diff
+
+    @cached_property
+    def queue(self) -> str:
+        at = keys.parse(self.keys[0])
+        return "a key of no queue" if at is None else plain(at.queue)
+
+    def text(self, position: int) -> str:
+        return self.args[position].decode("utf-8", "surrogateescape")
+
+    def id(self, position: int) -> str:
+        return short(self.args[position])
+
+    def moved(self, name: str, kind: str) -> list[str]:
+        """The ids that entered (`added`) or left (`removed`) a set, in byte order."""
+        found = []
+        for change in self.diff:
+            at = keys.parse(change.key)
+            if at is not None and at.id is None and at.name == name and change.kind == kind and change.part is not None:
+                found.append(change.part.decode("utf-8", "surrogateescape"))
+        return found
+
+    def change(self, key: bytes, part: bytes | None = None) -> Change | None:
+        return next((one for one in self.diff if one.key == key and one.part == part), None)
+
+    def counter(self, key: bytes) -> str:
+        """`, whose counter goes 3 → 2`, or nothing when it did not move."""
+        change = self.change(key)
+        if change is None or change.after is None:
+            return ""
+        if change.before is None:
+            return f", whose counter starts at {plain(change.after)}"
+        return f", whose counter goes {plain(change.before)} → {plain(change.after)}"
+
+    def fate(self, parent: str, counter: bytes = b"") -> str:
+        """What became of a parent with this call: released, dead, or nothing to say."""
+        if parent in self.moved("pending", "added"):
+            last = "That was the last one: " if self.record.after.text(counter) == b"0" else ""
+            return f" {last}{short(parent)} is released into pending."
+        if parent in self.moved("dead", "added"):
+            return f" {short(parent)} is dead with it."
+        return ""
+
+    def places(self, id: bytes) -> str:
+        """Where an id of this queue stands after the call: `in pending`, or `in no set`."""
+        at = keys.parse(self.keys[0])
+        found = [
+            name for name in SETS if at is not None and id in self.record.after.ranked(keys.queue_key(at.queue, name))
+        ]
+        return f"in {_and(found)}" if found else "in no set"
+
+    def deletes(self, key: bytes) -> bool:
+        """Is the whole key gone with this call?"""
+        return key in self.record.before.keys and key not in self.record.after.keys
+
+    @property
+    def nothing(self) -> str:
+        return "nothing changed" if not self.diff else "and yet something changed"
+
+
+def _enqueue(told: _Told) -> str | None:
+    where = "schedule" if told.name == "schedule" else "pending"
+    if told.reply == 0:
+        return f"finds a row of {told.id(0)} in {told.queue} already: a duplicate; {told.nothing}."
+    if told.reply != 1:
+        return None
+    place = "a row, and a place in pending" if where == "pending" else "a row, and a place in schedule until it is due"
+    return f"lands {told.id(0)} in {told.queue}: {place}."
+
+
+def _claim(told: _Told) -> str | None:
+    if told.reply == ():
+        return f"finds pending of {told.queue} empty: there is no job to hand out; {told.nothing}."
+    if not isinstance(told.reply, tuple) or len(told.reply) < 3 or not isinstance(told.reply[0], bytes):
+        return None
+    token = told.reply[2]
+    shown = plain(token) if isinstance(token, bytes) else str(token)
+    waiting = told.record.before.ranked(told.keys[0])
+    which = "the smallest id" if waiting and told.reply[0] == min(waiting) else "not the smallest id"
+    now = "active under a lease" if told.reply[0] in told.record.after.ranked(told.keys[1]) else "not in active"
+    out = f"hands out {short(told.reply[0])}, {which} in pending of {told.queue}"
+    return f"{out}: it is {now}, and its token is {shown}."
+
+
+def _complete(told: _Told) -> str | None:
+    id = told.id(0)
+    if told.reply == 0:
+        return f"finds no row of {id} in {told.queue}: it is gone; {told.nothing}."
+    if told.reply != 1:
+        return None
+    done = f"retires {id} of {told.queue}"
+    if len(told.keys) == 5:
+        counter = told.counter(told.keys[2])
+        if not counter:
+            return f"{done}. It was not in active any more, so its parent {told.id(3)} is told nothing."
+        stored = told.change(told.keys[3], told.args[0])
+        result = "its result is in processed" if stored else "its result is not taken into processed"
+        return f"{done}: {result} of {told.id(3)}{counter}.{told.fate(told.text(3), told.keys[2])}"
+    if len(told.keys) == 3:
+        if not any(change.key == told.keys[2] for change in told.diff):
+            return f"{done}. It was not in active any more, so no signal to its parent {told.id(3)} is left."
+        return f"{done} and leaves a signal for {told.id(3)} in {plain(told.args[6])}, in the outbox of {told.queue}."
+    return f"{done}: its row is {'deleted' if told.deletes(told.keys[1]) else 'still there'}."
+
+
+def _retry(told: _Told) -> str | None:
+    id, error = told.id(0), quoted(told.args[4])
+    if told.reply == b"scheduled":
+        return f"puts {id} of {told.queue} into schedule for another attempt, after {error}."
+    if told.reply != b"dead":
+        return None
+    dead = f"finds no attempt left for {id} of {told.queue}: it is dead, after {error}."
+    if len(told.keys) == 8:
+        parent = told.id(7)
+        if any(change.key == told.keys[4] for change in told.diff):
+            return f"{dead} Its error is in failed of {parent}.{told.fate(told.text(7))}"
+        if any(change.key == told.keys[5] for change in told.diff):
+            ignored = f"The error is in unsuccessful of {parent}{told.counter(told.keys[6])}"
+            return f"{dead} {ignored}.{told.fate(told.text(7), told.keys[6])}"
+        return f"{dead} Its parent {parent} is told nothing."
+    if len(told.keys) == 5:
+        if any(change.key == told.keys[4] for change in told.diff):
+            parent = f"{told.id(8)} in {plain(told.args[7])}"
+            return f"{dead} A signal for its parent {parent} is in the outbox of {told.queue}."
+        return f"{dead} No signal to its parent is left."
+    return dead
+
+
+def _promote(told: _Told) -> str | None:
+    if not isinstance(told.reply, int):
+        return None
+    if told.reply == 0:
+        return f"finds nothing due in schedule of {told.queue}; {told.nothing}."
+    moved = told.moved("pending", "added")
+    return f"moves {_many(told.reply, 'due job')} of {told.queue} from schedule to pending: {_ids(moved)}."
+
+
+def _reap(told: _Told) -> str | None:
+    if not isinstance(told.reply, int):
+        return None
+    if told.reply == 0:
+        return f"finds no lapsed lease in active of {told.queue}; {told.nothing}."
+    moved = told.moved("pending", "added")
+    who = "whose lease lapsed" if told.reply == 1 else "whose leases lapsed"
+    kept = "" if any(change.part == b"attempts" for change in told.diff) else "; tokens stay"
+    return f"puts {_many(told.reply, 'job')} of {told.queue} {who} back into pending: {_ids(moved)}{kept}."
+
+
+def _extend_lock(told: _Told) -> str | None:
+    if told.reply == -1:
+        return f"finds no row of {told.id(0)} in {told.queue}: it is gone; {told.nothing}."
+    if told.reply != 1:
+        return None
+    if told.args[0].decode("utf-8", "surrogateescape") in told.moved("active", "added"):
+        return f"puts {told.id(0)} into active of {told.queue} under a lease; it was not there before."
+    return f"gives {told.id(0)} of {told.queue} a new deadline for its lease."
+
+
+def _extend_locks(told: _Told) -> str | None:
+    if not isinstance(told.reply, tuple):
+        return None
+    asked = [told.text(at) for at in range(2, len(told.args), 2)]
+    refused = [item.decode("utf-8", "surrogateescape") for item in told.reply if isinstance(item, bytes)]
+    done = f"gives {len(asked) - len(refused)} of {_many(len(asked), 'lease')} of {told.queue} a new deadline"
+    return f"{done}; not extended: {_ids(refused)}." if refused else f"{done}."
+
+
+def _reprocess(told: _Told) -> str | None:
+    if told.reply == -1:
+        return f"finds no row of {told.id(0)} in {told.queue}: it is gone; {told.nothing}."
+    if told.reply != 1:
+        return None
+    return f"puts {told.id(0)} of {told.queue} back from dead into pending; its attempts are kept."
+
+
+def _remove_job(told: _Told) -> str | None:
+    if told.reply == -1:
+        return f"finds no row of {told.id(0)} in {told.queue}: it is gone; {told.nothing}."
+    if told.reply != 1:
+        return None
+    return f"takes {told.id(0)} out of {told.queue} for good: out of every set, and its row is deleted."
+
+
+def _again(told: _Told) -> str:
+    return "" if told.diff else " All of it was there already: nothing changed."
+
+
+def _enqueue_flow(told: _Told) -> str | None:
+    if not isinstance(told.reply, int):
+        return None
+    pending = told.record.after.ranked(told.keys[2])
+    landed = sum(1 for at in range(told.reply) if told.args[3 + 2 * at] in pending)
+    children = f"{_many(landed, 'child', 'children')} {'is' if landed == 1 else 'are'} claimable in pending"
+    flow = f"lands the flow of {told.id(0)} in {told.queue} in one step"
+    return f"{flow}: {children}, the parent is {_held(told)}.{_again(told)}"
+
+
+def _held(told: _Told) -> str:
+    """Where a parent stands that was just landed, and its counter."""
+    counter = told.record.after.text(told.keys[1])
+    place = told.places(told.args[0])
+    held = "held " if place == "in no set" else ""
+    return f"{held}{place}, {'without a counter' if counter is None else f'its counter at {plain(counter)}'}"
+
+
+def _hold_parent(told: _Told) -> str | None:
+    if told.reply != 1:
+        return None
+    return f"lands {told.id(0)} in {told.queue}, {_held(told)}.{_again(told)}"
+
+
+def _enqueue_flow_child(told: _Told) -> str | None:
+    if told.reply != 1:
+        return None
+    elsewhere = f" in {plain(told.args[3])}" if told.args[3] else ""
+    child = f"{told.id(0)} in {told.queue}"
+    return f"lands {child}, {told.places(told.args[0])}, as a child of {told.id(2)}{elsewhere}.{_again(told)}"
+
+
+def _flow_deliver(told: _Told) -> str | None:
+    if told.reply != 1:
+        return None
+    parent = f"{told.id(2)} in {told.queue}"
+    if not told.diff:
+        return f"finds the result of {told.id(0)} with {parent} already: it counts once; nothing changed."
+    also = told.counter(told.keys[0])
+    return f"brings the result of {told.id(0)} into processed of {parent}{also}.{told.fate(told.text(2), told.keys[0])}"
+
+
+def _flow_fail_deliver(told: _Told) -> str | None:
+    if told.reply != 1:
+        return None
+    parent = f"{told.id(4)} in {told.queue}"
+    if not told.diff:
+        return f"finds the death of {told.id(0)} with {parent} already: it counts once; nothing changed."
+    also = told.counter(told.keys[0])
+    name = "failed" if any(change.key == told.keys[1] for change in told.diff) else "unsuccessful"
+    return f"brings the death of {told.id(0)} into {name} of {parent}{also}.{told.fate(told.text(4), told.keys[0])}"
+
+
+_SCRIPTS: dict[str, Callable[[_Told], str | None]] = {
+    "enqueue": _enqueue,
+    "schedule": _enqueue,
+    "claim": _claim,
+    "complete": _complete,
+    "retry": _retry,
+    "promote": _promote,
+    "reap": _reap,
+    "extend_lock": _extend_lock,
+    "extend_locks": _extend_locks,
+    "reprocess": _reprocess,
+    "remove_job": _remove_job,
+    "enqueue_flow": _enqueue_flow,
+    "hold_parent": _hold_parent,
+    "enqueue_flow_child": _enqueue_flow_child,
+    "flow_deliver": _flow_deliver,
+    "flow_fail_deliver": _flow_fail_deliver,
+    "native_complete": _complete,
+    "native_fail": _retry,
+}
+
+_NAMES = {"native_complete": "EMQ.COMPLETE (a model)", "native_fail": "EMQ.FAIL (a model)"}
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def _fields(args: Sequence[bytes]) -> str:
+    pairs = zip(args[::2], args[1::2], strict=False)
+    return _and([f"{plain(name)} = {_field(name, value)}" for name, value in pairs])
+
+
+def _field(name: bytes, value: bytes) -> str:
+    if name in (b"parent", b"child"):
+        return short(value)
+    return (
+        elided(plain(value), 40)
+        if name in (b"state", b"attempts", b"parent_policy", b"parent_queue")
+        else quoted(value)
+    )
+
+
+def _hset(told: _Told) -> str | None:
+    at = keys.parse(told.keys[0])
+    if at is not None and at.name == "meta" and told.args[:1] == (b"paused",):
+        return f"pauses {told.queue}: claims stop, nothing else does."
+    same = "" if told.diff else "; it stood there already"
+    return f"writes {_fields(told.args)} on {key_words(told.keys[0])}{same}."
+
+
+def _hdel(told: _Told) -> str | None:
+    at = keys.parse(told.keys[0])
+    if at is not None and at.name == "meta" and told.args == (b"paused",):
+        return f"resumes {told.queue}{'' if told.diff else '; it was not paused'}."
+    return (
+        f"deletes {_and([plain(name) for name in told.args])} of {key_words(told.keys[0])}: {reply_words(told.reply)}."
+    )
+
+
+def _hmget(told: _Told) -> str | None:
+    values = told.reply if isinstance(told.reply, tuple) else (told.reply,)
+    at = keys.parse(told.keys[0])
+    if at is not None and at.name == "meta" and told.args == (b"paused",):
+        return f"asks whether {told.queue} is paused: {'no' if values == (None,) else 'yes'}."
+    if len(values) != len(told.args):
+        return None
+    found = [
+        f"{plain(name)} {'none' if value is None else _field(name, value) if isinstance(value, bytes) else value}"
+        for name, value in zip(told.args, values, strict=True)
+    ]
+    return f"reads {key_words(told.keys[0])}: {', '.join(found)}."
+
+
+def _hgetall(told: _Told) -> str | None:
+    if not isinstance(told.reply, tuple):
+        return None
+    pairs = list(zip(told.reply[::2], told.reply[1::2], strict=False))
+    found = [f"{reply_words(name)} → {reply_words(value)}" for name, value in pairs[:4]]
+    if not pairs:
+        return f"reads {key_words(told.keys[0])}: it is empty."
+    more = f" and {len(pairs) - 4} more" if len(pairs) > 4 else ""
+    return f"reads {key_words(told.keys[0])}: {', '.join(found)}{more}."
+
+
+def _hexists(told: _Told) -> str | None:
+    at = keys.parse(told.keys[0])
+    there = "yes" if told.reply == 1 else "no"
+    if at is not None and at.name == "meta" and told.args == (b"paused",):
+        return f"asks whether {told.queue} is paused: {there}."
+    return f"asks whether {key_words(told.keys[0])} has {short(told.args[0])}: {there}."
+
+
+def _get(told: _Told) -> str | None:
+    found = plain(told.reply) if isinstance(told.reply, bytes) else "there is none"
+    return f"reads {key_words(told.keys[0])}: {elided(found, 40)}."
+
+
+def _zscore(told: _Told) -> str | None:
+    there = "it is not there" if told.reply is None else "it is there"
+    return f"looks for {short(told.args[0])} in {key_words(told.keys[0])}: {there}."
+
+
+def _count(told: _Told) -> str | None:
+    return f"counts {key_words(told.keys[0])}: {reply_words(told.reply)}."
+
+
+def _exists(told: _Told) -> str | None:
+    return f"asks whether there is {key_words(told.keys[0])}: {'no' if told.reply == 0 else 'yes'}."
+
+
+def _lrange(told: _Told) -> str | None:
+    if not isinstance(told.reply, tuple):
+        return None
+    if not told.reply:
+        return f"reads {key_words(told.keys[0])} and removes nothing: it is empty."
+    at = keys.parse(told.keys[0])
+    named = [item for item in told.reply if isinstance(item, bytes)]
+    is_outbox = at is not None and at.name == "flow:outbox"
+    found = "; ".join(_signal(item) if is_outbox else quoted(item) for item in named[:_NAMED_SIGNALS])
+    more = f"; and {len(named) - _NAMED_SIGNALS} more" if len(named) > _NAMED_SIGNALS else ""
+    count = _many(len(named), "entry", "entries")
+    return f"reads {count} of {key_words(told.keys[0])} and removes nothing: {found}{more}."
+
+
+def _ltrim(told: _Told) -> str | None:
+    before, after = (len(one.items(told.keys[0])) for one in (told.record.before, told.record.after))
+    if before == after:
+        return f"trims {key_words(told.keys[0])}; nothing changed."
+    return f"trims {_many(before - after, 'entry', 'entries')} off {key_words(told.keys[0])}; {after} left."
+
+
+def _rpush(told: _Told) -> str | None:
+    at = keys.parse(told.keys[0])
+    if at is None or at.name != "flow:outbox":
+        return None
+    return f"puts a signal into {key_words(told.keys[0])}: {'; '.join(_signal(item) for item in told.args)}."
+
+
+def _del(told: _Told) -> str | None:
+    names = _and([key_words(key) for key in told.keys])
+    if told.reply == 0:
+        return f"finds no {names.removeprefix('the ')} to delete; {told.nothing}."
+    return f"deletes {names}."
+
+
+_COMMANDS: dict[str, Callable[[_Told], str | None]] = {
+    "HSET": _hset,
+    "HDEL": _hdel,
+    "HMGET": _hmget,
+    "HGET": _hmget,
+    "HGETALL": _hgetall,
+    "HEXISTS": _hexists,
+    "GET": _get,
+    "ZSCORE": _zscore,
+    "ZCARD": _count,
+    "HLEN": _count,
+    "LLEN": _count,
+    "EXISTS": _exists,
+    "LRANGE": _lrange,
+    "LTRIM": _ltrim,
+    "RPUSH": _rpush,
+    "DEL": _del,
+}
+
+
+# --- sentences -------------------------------------------------------------------------------------------------------
+
+
+def sentence(record: CallRecord, scripts: ScriptSet) -> str:
+    """One plain sentence for one call: what it was, what came back, what that did.
+
+    Args:
+        record: the call with its reply and the keyspace around it.
+        scripts: the set it ran with; it says what a script nobody wrote a sentence for is about.
+    """
+    call = record.call
+    name = _NAMES.get(call.verb, call.verb)
+    told = _Told(record, call.verb)
+    if isinstance(record.reply, ErrorReply):
+        return f"{name} {_refused(told, record.reply)}"
+    words = None
+    table = _COMMANDS if call.kind == "command" else _SCRIPTS
+    if call.verb in table and call.keys:
+        try:
+            words = table[call.verb](told)
+        except IndexError:  # a script of the learner's own may take less than the published one
+            words = None
+    return f"{name} {words if words is not None else _otherwise(told, scripts)}"
+
+
+def _refused(told: _Told, error: ErrorReply) -> str:
+    about = ""
+    if error.code == "EMQKIND" and told.args:
+        taken = told.args[3::2] if told.name == "enqueue_flow" else ()
+        texts = [arg.decode("utf-8", "surrogateescape") for arg in (told.args[0], *taken)]
+        foreign = [id for id in texts if "…" in short(id) and not id.startswith("JOB")]
+        about = f" because of {_ids(foreign)}" if foreign else ""
+    elif told.record.call.kind == "script" and told.args and "…" in told.id(0):
+        about = f" for {told.id(0)}"
+    end = "nothing changed" if not told.diff else "what it had written before stays"
+    return f"is refused{about}: {reply_words(error)}; {end}."
+
+
+def _otherwise(told: _Told, scripts: ScriptSet) -> str:
+    """The sentence of a call that has none of its own."""
+    about = ""
+    if told.record.call.kind == "script":
+        try:
+            summary = scripts[told.name].summary
+        except (ScriptMissing, ScriptArity):
+            summary = ""
+        about = f" ({summary})" if summary else ""
+    elif told.args:
+        about = " " + " ".join(elided(plain(arg), 24) for arg in told.args[:6])
+    where = f" on {_and([key_words(key) for key in told.keys[:3]])}" if told.keys else ""
+    changed = _many(len({change.key for change in told.diff}), "key")
+    end = f"; {changed} changed" if told.diff else "; nothing changed"
+    return f"{about.strip()}{where} answers {reply_words(told.reply)}{end}.".strip()
+
+
+def step_sentence(step: Step, scripts: ScriptSet) -> str:
+    """One sentence for a round trip: of its only call, or what its calls did one after the other."""
+    lost = ""
+    if step.lost is not None:
+        lost = (
+            f" The round trip ends with {type(step.lost).__name__}: whether what is missing took effect is not known."
+        )
+    records: Sequence[CallRecord] = step.calls
+    if step.flush.atomic:
+        # MULTI … EXEC is one step: every call of it is told with what the whole changed.
+        records = [replace(one, before=step.before, after=step.after) for one in records]
+    if len(step.flush.calls) == 1 and records:
+        return sentence(records[0], scripts) + lost
+    told = [sentence(one, scripts) for one in records]
+    head = f"{len(step.flush.calls)} calls in one {'MULTI … EXEC' if step.flush.atomic else 'round trip'}"
+    if not told:
+        return f"{head}, and not one reply.{lost}"
+    shown = told if len(told) <= 4 else [*told[:3], f"And {len(told) - 3} more."]
+    return f"{head}: {' '.join(shown)}{lost}"
+
+
+def start_sentence(snapshot: Snapshot) -> str:
+    """The sentence of the start, before anything was sent."""
+    found, outside = reading.queues(snapshot)
+    held = [f"{plain(queue.name)} ({_many(len(queue.rows), 'row')})" for queue in found]
+    if not held and not outside:
+        return "The start: nothing has been sent yet, and the keyspace is empty."
+    there = [*([_and(held)] if held else []), *([_many(len(outside), "other key")] if outside else [])]
+    return f"The start: nothing has been sent yet. There is {_and(there)}."
+
+
+# --- changes ---------------------------------------------------------------------------------------------------------
+
+_ORDER = ("set", "dependencies", "processed", "unsuccessful", "failed", "row", "flow:outbox", "logs", "meta", "metrics")
+_MARKS = {"added": "+", "removed": "-", "changed": "~"}
+
+
+def changes_in_words(changes: Iterable[Change]) -> list[Line]:
+    """What changed, line by line: first who moved where, then counters and results, then rows, then the rest.
+
+    Args:
+        changes: as `diff` gives them.
+
+    Returns:
+        (mark, text) pairs; the mark is `+`, `-` or `~`, so that no line needs a colour.
+    """
+    by_key: dict[bytes, list[Change]] = {}
+    for change in reading.telling(changes):
+        by_key.setdefault(change.key, []).append(change)
+    lines: list[tuple[int, Line]] = [(0, line) for line in _moves(by_key)]
+    for key, made in by_key.items():
+        at = keys.parse(key)
+        kind = "other" if at is None else "metrics" if at.name.startswith("metrics:") else at.name
+        if at is not None and at.id is None and kind in SETS:
+            continue
+        known = at is not None and (kind == "metrics" or reading.known(at))
+        rank = _ORDER.index(kind) if known and kind in _ORDER else len(_ORDER)
+        lines += [(rank, line) for line in _key_lines(key, at, made, known)]
+    return [line for _, line in sorted(lines, key=lambda one: one[0])]
+
+
+def _moves(by_key: dict[bytes, list[Change]]) -> list[Line]:
+    """Set members: from where to where, one line an id."""
+    moves: dict[tuple[str, str], dict[str, Change]] = {}
+    for key, made in by_key.items():
+        at = keys.parse(key)
+        if at is None or at.id is not None or at.name not in SETS:
+            continue
+        for change in made:
+            part = (change.part or b"").decode("utf-8", "surrogateescape")
+            moves.setdefault((at.queue, part), {})[at.name] = change
+    lines: list[Line] = []
+    for (queue, id), sets in sorted(moves.items(), key=lambda one: (keys.text(one[0][0]), keys.text(one[0][1]))):
+        who, where = short(id), plain(queue)
+        into = [name for name in SETS if name in sets and sets[name].kind == "added"]
+        out = [name for name in SETS if name in sets and sets[name].kind == "removed"]
+        if len(into) == len(out) == 1:
+            lines.append(("~", f"{who} moves from {out[0]} to {into[0]} of {where}"))
+        else:
+            lines += [("-", f"{who} leaves {name} of {where}") for name in out]
+            lines += [("+", f"{who} enters {name} of {where}") for name in into]
+        for name in SETS:
+            if name in sets and sets[name].kind == "changed":
+                lines.append(("~", f"{who} in {name} of {where}: {_rescored(name, sets[name])}"))
+    return lines
+
+
+def _rescored(name: str, change: Change) -> str:
+    later = float(change.after or b"0") > float(change.before or b"0")
+    what = {"active": "its lease ends", "schedule": "it is due"}.get(name, "its score is")
+    return f"{what} {'later' if later else 'earlier'}" if name in ("active", "schedule") else "its score changes"
+
+
+def _key_lines(key: bytes, at: keys.ParsedKey | None, made: list[Change], known: bool) -> list[Line]:
+    if at is None or not known:
+        return [_unknown_line(key, made)]
+    if at.id is not None:
+        return _job_lines(at.id, at.name, made)
+    if at.name == "flow:outbox":
+        return [
+            ("-", f"the outbox of {plain(at.queue)} drops: {_signal(change.before)}")
+            if change.before is not None
+            else ("+", f"the outbox of {plain(at.queue)} gains: {_signal(change.after or b'')}")
+            for change in made
+        ]
+    if at.name == "meta":
+        return [
+            ({"added": "+", "removed": "-"}.get(change.kind, "~"), _setting(plain(at.queue), change)) for change in made
+        ]
+    return [
+        (
+            "~" if change.before is not None else "+",
+            f"{key_words(key)[4:]}: {_value(change.before, '0')} → {_value(change.after, '0')}",
+        )
+        for change in made
+    ]
+
+
+def _setting(queue: str, change: Change) -> str:
+    if change.part == b"paused" and change.kind != "changed":
+        return f"{queue} is {'paused' if change.kind == 'added' else 'no longer paused'}"
+    return f"setting {plain(change.part or b'')} of {queue}: {_value(change.before)} → {_value(change.after)}"
+
+
+def _value(value: bytes | None, missing: str = "none") -> str:
+    return missing if value is None else elided(plain(value), 40)
+
+
+def _unknown_line(key: bytes, made: list[Change]) -> Line:
+    kinds = {change.kind for change in made}
+    mark = _MARKS[made[0].kind] if len(kinds) == 1 else "~"
+    verb = {"+": "gains", "-": "loses", "~": "changes in"}[mark]
+    return mark, f"{key_words(key)} {verb} {_many(len(made), 'part')}"
+
+
+def _job_lines(id: str, name: str, made: list[Change]) -> list[Line]:
+    who = short(id)
+    if name == "row":
+        return _row_lines(who, made)
+    if name == "dependencies":
+        (change,) = made[:1]
+        if change.before is None:
+            return [("+", f"the counter of {who} starts at {_value(change.after)}")]
+        if change.after is None:
+            return [("-", f"the counter of {who} goes; it stood at {_value(change.before)}")]
+        return [("~", f"the counter of {who}: {_value(change.before)} → {_value(change.after)}")]
+    lines: list[Line] = []
+    for change in made:
+        child = short(change.part or b"")
+        if name == "logs":
+            text = f"the logs of {who} {'lose' if change.after is None else 'gain'} a line"
+        elif change.before is None:
+            own = change.after == change.part
+            text = f"{name} of {who} gains {child}: {'its own id' if own else quoted(change.after or b'')}"
+        elif change.after is None:
+            text = f"{name} of {who} loses {child}"
+        else:
+            text = f"{name} of {who}, {child}: {quoted(change.before)} → {quoted(change.after)}"
+        lines.append((_MARKS[change.kind], text))
+    return lines
+
+
+_ROW_ORDER = (b"state", b"attempts", b"payload", b"parent", b"parent_queue", b"parent_policy", b"last_error")
+
+
+def _row_lines(who: str, made: list[Change]) -> list[Line]:
+    order = {name: at for at, name in enumerate(_ROW_ORDER)}
+    made = sorted(made, key=lambda change: (order.get(change.part or b"", len(order)), change.part or b""))
+    added = [change for change in made if change.kind == "added"]
+    removed = [change for change in made if change.kind == "removed"]
+    whole = {b"state", b"attempts", b"payload"}
+    lines: list[Line] = []
+    if whole <= {change.part for change in added}:
+        fields = ", ".join(
+            f"{plain(change.part or b'')} {_field(change.part or b'', change.after or b'')}" for change in added
+        )
+        lines.append(("+", f"the row of {who} appears: {fields}"))
+        added = []
+    if whole <= {change.part for change in removed}:
+        lines.append(("-", f"the row of {who} is deleted"))
+        removed = []
+    for change in made:
+        name = plain(change.part or b"")
+        if change.kind == "changed":
+            before, after = (_field(change.part or b"", value or b"") for value in (change.before, change.after))
+            lines.append(("~", f"{name} of {who}: {before} → {after}"))
+    lines += [
+        ("+", f"the row of {who} gains {plain(one.part or b'')} {_field(one.part or b'', one.after or b'')}")
+        for one in added
+    ]
+    lines += [("-", f"the row of {who} loses {plain(one.part or b'')}") for one in removed]
+    return lines
