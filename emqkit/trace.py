@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from emqkit.errors import ReplyLost, Unreachable
 from emqkit.scripts import ScriptSet
 from emqkit.servers.base import Server
 from emqkit.snapshot import EVERYTHING, Change, Snapshot, capture, diff
@@ -148,7 +149,7 @@ class Trace:
         try:
             for part in parts:
                 replies = self._server.round_trip(part)
-                after = self._look()
+                after = self._look_again(part)
                 for call, reply in zip(part.calls, replies, strict=True):
                     records.append(CallRecord(call, reply, before, after))
                     before = after
@@ -160,6 +161,12 @@ class Trace:
 
     def _look(self) -> Snapshot:
         return capture(self._server, self._pattern)
+
+    def _look_again(self, ran: Flush[Any]) -> Snapshot:
+        try:
+            return self._look()
+        except Unreachable as error:  # of the look only: the calls before it were sent and answered
+            raise ReplyLost(error.url, ", ".join(call.verb for call in ran.calls)) from error
 
     def __len__(self) -> int:
         return len(self._steps)

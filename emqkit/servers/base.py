@@ -87,7 +87,13 @@ class Server:
             with self._lock:
                 self._loaded.difference_update(s.sha for n in unknown if (s := scripts[n]) is not None)
             whole = [_command(flush.calls[n], scripts[n], whole=True) for n in unknown]
-            for n, reply in zip(unknown, self.exchange(whole, what), strict=True):
+            try:
+                again = self.exchange(whole, what)
+            except Unreachable as error:
+                if len(unknown) == len(flush.calls):
+                    raise  # a call answered by NOSCRIPT did nothing
+                raise ReplyLost(self.url, what) from error  # the flush's other calls ran
+            for n, reply in zip(unknown, again, strict=True):
                 replies[n] = reply
         return tuple(replies)
 
@@ -122,7 +128,7 @@ class Server:
         try:
             connection = pool.get_connection()
         except (redis.RedisError, OSError) as error:
-            raise Unreachable(self.url, str(error)) from error
+            raise Unreachable(self.url, str(error).rstrip(".")) from error
         try:
             connection.send_packed_command(connection.pack_commands(commands))
             return [_read(connection) for _ in commands]
