@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Literal
 
-from emqkit import keys
+from emqkit import keys, outbox
 from emqkit.errors import EmqError, Refused
 from emqkit.wire import Call, ErrorReply, Flush, Reply, Runner
 
@@ -329,4 +329,21 @@ def _canonical(snapshot: Snapshot, rename: Mapping[str, str]) -> Iterator[tuple[
             value = Ranked(tuple(sorted(coarse, key=lambda member: (member[1], member[0]))))
         if key.queue in rename:
             name = name.replace(keys.base(key.queue), keys.base(rename[key.queue]), 1)
-        yield name, value
+        yield name, _renamed(key, value, rename)
+
+
+def _renamed(key: keys.ParsedKey, value: Value, rename: Mapping[str, str]) -> Value:
+    """The value with the queues it names renamed: a row's `parent_queue`, and an outbox entry's."""
+    if isinstance(value, Hash) and key.name == "row":
+        names = {keys.text(old): keys.text(new) for old, new in rename.items()}
+        return Hash(tuple((f, names.get(v, v) if f == b"parent_queue" else v) for f, v in value.fields))
+    if isinstance(value, Items) and key.id is None and key.name == "flow:outbox":
+        return Items(tuple(_renamed_entry(item, rename) for item in value.items))
+    return value
+
+
+def _renamed_entry(item: bytes, rename: Mapping[str, str]) -> bytes:
+    entry = outbox.decode(item)
+    if isinstance(entry, outbox.Poison) or entry.parent_queue not in rename:
+        return item
+    return outbox.encode(replace(entry, parent_queue=rename[entry.parent_queue]))
