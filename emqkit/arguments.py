@@ -22,6 +22,8 @@ def check_data(name: str, value: object) -> Data:
     """Return `value` when it is text or bytes; else `BadArgument`."""
     if not isinstance(value, str | bytes):
         raise BadArgument(name, value, f"is {type(value).__name__}, neither text nor bytes")
+    if isinstance(value, str) and not keys.is_writable(value):
+        raise BadArgument(name, value, "holds half of a surrogate pair, which no UTF-8 spells; hand over bytes instead")
     return value
 
 

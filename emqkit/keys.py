@@ -57,7 +57,18 @@ def check_queue(queue: object) -> str:
     for character, name in (("\0", "NUL"), ("{", "'{'"), ("}", "'}'")):
         if character in queue:
             raise IllFormedQueue(queue, f"it holds {name}")
+    if not is_writable(queue):
+        raise IllFormedQueue(queue, "it holds half of a surrogate pair, which no UTF-8 spells")
     return queue
+
+
+def is_writable(value: str) -> bool:
+    """Whether `text` can write it: half a surrogate pair that stands for no byte cannot be."""
+    try:
+        text(value)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def text(value: str) -> bytes:
@@ -108,7 +119,7 @@ def parse(key: bytes) -> ParsedKey | None:
     if not whole.startswith("emq:{"):
         return None
     queue, closed, rest = whole[5:].partition("}:")
-    if not closed or not queue or "{" in queue:
+    if not closed or any(character in queue for character in "{}\0") or not queue:
         return None
     if not rest.startswith("job:"):
         return ParsedKey(queue, rest)
