@@ -280,7 +280,8 @@ class Flows:
 
     @add_bulk.prepare
     def _prepare_bulk(self, queue: str, flows: Sequence[Flow]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        if isinstance(flows, Flow) or not isinstance(flows, Sequence):
+        keys.check_queue(queue)
+        if isinstance(flows, Flow | str | bytes) or not isinstance(flows, Sequence):
             raise BadArgument("flows", flows, "is not a list of flows")
         return (queue, tuple(self._prepare_add(queue, flow)[0][1] for flow in flows)), {}
 

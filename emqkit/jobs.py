@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 
 from emqkit import keys, outbox, transitions
 from emqkit.arguments import Data, check_data, to_bytes, to_text, whole
-from emqkit.errors import BadArgument, EmqError, JobGone, Refused
+from emqkit.errors import BadArgument, EmqError, JobGone
 from emqkit.ids import check
 from emqkit.servers.base import Server
 from emqkit.transitions import Claim, ParentLink
@@ -114,8 +114,8 @@ class Jobs:
         self, queue: str, items: Sequence[Data | tuple[str, Data]]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         keys.check_queue(queue)
-        if isinstance(items, str | bytes):
-            raise BadArgument("items", items, "is one payload, not a list of them")
+        if isinstance(items, str | bytes) or not isinstance(items, Sequence):
+            raise BadArgument("items", items, "is not a list of payloads or (id, payload) pairs")
         complete = [
             _as_pair(item) if isinstance(item, tuple) else (None, check_data("payload", item)) for item in items
         ]
@@ -167,7 +167,7 @@ class Jobs:
             BadArgument, IllFormedQueue: before anything is sent.
         """
         whole("lease_ms", lease_ms, at_least=1, unit="milliseconds")
-        paused = yield from command("HEXISTS", [keys.queue_key(queue, "meta")], [b"paused"], lambda reply: reply == 1)
+        paused = yield from _paused_call(queue)
         if paused:
             return None
         claim = yield from transitions.claim(queue, lease_ms)
@@ -203,8 +203,8 @@ class Jobs:
             raise JobGone(queue, id)
         try:
             yield from command("DEL", [keys.subkey(queue, id, "logs")], [], lambda reply: reply)
-        except Refused:
-            pass  # best effort: the completion stands, whatever becomes of the logs
+        except EmqError:
+            pass  # best effort: the completion was answered, whatever becomes of the logs, a lost connection included
         return True
 
     @operation
@@ -270,7 +270,7 @@ class Jobs:
     ) -> Steps[tuple[str, ...]]:
         """Extend many leases under one clock read; the ids that were not, in argument order. One round trip."""
         whole("lease_ms", lease_ms, at_least=1, unit="milliseconds")
-        pairs = [_settling(queue, *((job, None) if isinstance(job, Claim) else job)) for job in jobs]
+        pairs = [_settling(queue, *_as_claimed(job)) for job in jobs]
         failed = yield from transitions.extend_locks(queue, lease_ms, pairs)
         return failed
 
@@ -278,6 +278,9 @@ class Jobs:
     def _extend_locks(
         self, queue: str, jobs: Sequence[Claim | tuple[str, int]], *, lease_ms: int = 30_000
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        keys.check_queue(queue)
+        if isinstance(jobs, str | bytes | Claim) or not isinstance(jobs, Sequence):
+            raise BadArgument("jobs", jobs, "is not a list of claims or (id, token) pairs")
         return (queue, tuple(jobs)), {"lease_ms": lease_ms}
 
     # --- what time and operators do ---------------------------------------------------------------------------------
@@ -306,6 +309,9 @@ class Jobs:
     @operation
     def remove(self, queue: str, id: str, *, dedup_id: str = "") -> Steps[bool]:
         """Delete a job, wherever it stands, with its logs. Raises `JobLocked` or `JobGone`. One round trip."""
+        if not isinstance(dedup_id, str):
+            raise BadArgument("dedup_id", dedup_id, f"is {type(dedup_id).__name__}, not text")
+        check_data("dedup_id", dedup_id)
         answer = yield from transitions.remove_job(queue, id, dedup_id)
         if answer != 1:
             raise JobGone(queue, id)
@@ -320,6 +326,12 @@ class Jobs:
     def resume(self, queue: str) -> Steps[None]:
         """Let this queue be claimed from again. One round trip."""
         yield from command("HDEL", [keys.queue_key(queue, "meta")], [b"paused"], lambda reply: reply)
+
+    @operation
+    def paused(self, queue: str) -> Steps[bool]:
+        """Whether claims of this queue are stopped. One round trip, no write."""
+        stopped = yield from _paused_call(queue)
+        return stopped
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
@@ -352,6 +364,10 @@ class Jobs:
         return Depths(*counts)
 
 
+def _paused_call(queue: str) -> Call[bool]:
+    return command("HEXISTS", [keys.queue_key(queue, "meta")], [b"paused"], lambda reply: reply == 1)
+
+
 def value_or_raise(answer: T | EmqError) -> T:
     """One value of a flush, its refusal raised."""
     if isinstance(answer, EmqError):
@@ -363,6 +379,14 @@ def _as_pair(item: Data | tuple[str, Data]) -> tuple[str, Data]:
     if not isinstance(item, tuple) or len(item) != 2:
         raise BadArgument("item", item, "is not a payload or an (id, payload) pair")
     return check(item[0]), check_data("payload", item[1])
+
+
+def _as_claimed(job: Claim | tuple[str, int]) -> tuple[Claim | str, int | None]:
+    if isinstance(job, Claim):
+        return job, None
+    if not isinstance(job, tuple) or len(job) != 2:
+        raise BadArgument("job", job, "is not a claim or an (id, token) pair")
+    return job
 
 
 def _given(id: str | None) -> str:

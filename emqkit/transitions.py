@@ -39,7 +39,7 @@ class Claim:
     Attributes:
         queue: where it was claimed.
         id: the job.
-        payload_bytes: what it carries.
+        payload_bytes: what it carries; empty for an id that stood in pending without a row.
         token: the fencing token, 1 at the first claim; it grows with every claim of the job.
     """
 
@@ -141,10 +141,10 @@ def claim(queue: str, lease_ms: int) -> Call[Claim | None]:
         if not isinstance(reply, tuple) or len(reply) < 3:
             raise TypeError(f"expected id, payload and attempts from claim, not {reply!r}")
         id, payload, attempts = reply[:3]
-        if not isinstance(id, bytes) or not isinstance(payload, bytes):
+        if not isinstance(id, bytes) or not isinstance(payload, bytes | None):
             raise TypeError(f"expected id and payload from claim, not {reply!r}")
         token = int(attempts) if isinstance(attempts, bytes | int) else 0
-        return Claim(queue, to_text(id), payload, token)
+        return Claim(queue, to_text(id), payload or b"", token)  # an id that had no row has no payload either
 
     return _script(
         "claim",
