@@ -6,7 +6,6 @@ The digits hold 63 bits: 41 of milliseconds since 2024-01-01T00:00:00Z, 10 of no
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from collections.abc import Callable
@@ -246,12 +245,6 @@ class Minter:
         return f"Minter(node={self._node}, namespace={self._namespace!r})"
 
 
-@functools.cache
-def process_minter() -> Minter:
-    """The minter (node 0) that everything in this process shares unless handed another, so that no id repeats."""
-    return Minter()
-
-
 def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -267,3 +260,11 @@ def _check_reading(name: str, unix_ms: int) -> int:
             name, unix_ms, f"is not whole unix milliseconds up to {EPOCH_MS + _LARGEST_MS}, the last an id can hold"
         )
     return unix_ms
+
+
+_of_this_process = Minter()  # made here and not at the first call, which two threads may make at once
+
+
+def process_minter() -> Minter:
+    """The one minter (node 0) that everything in this process shares unless it is handed another: no id repeats."""
+    return _of_this_process

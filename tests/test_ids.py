@@ -231,3 +231,8 @@ def test_threads_share_a_minter_without_a_repeat() -> None:
 def test_a_minter_shows_what_it_mints_for() -> None:
     assert repr(Minter(7, namespace="EVT")) == "Minter(node=7, namespace='EVT')"
     assert (Minter(7).node, Minter(7).namespace) == (7, "JOB")
+
+
+def test_a_process_shares_one_minter() -> None:
+    assert ids.process_minter() is ids.process_minter()
+    assert ids.process_minter().mint() < ids.process_minter().mint()
