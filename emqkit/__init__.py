@@ -15,12 +15,15 @@ from emqkit.errors import __all__ as _errors
 from emqkit.flows import AddedChild, AddedFlow, BulkAdded, Child, FailedFlow, Flow, Flows
 from emqkit.ids import Minter
 from emqkit.jobs import Claim, Depths, Jobs, Verdict
+from emqkit.native import Native
 from emqkit.pump import Pump, Swept
 from emqkit.scripts import Script, ScriptSet
 from emqkit.servers import Server, open_server
 from emqkit.snapshot import Snapshot, capture
 from emqkit.trace import Trace, record
+from emqkit.transitions import ParentLink
 from emqkit.wire import Call, Flush, Program, operation, run
+from emqkit.worker import Ran, Worked, Worker
 
 if TYPE_CHECKING:
     from emqkit.widgets import StepPlayer
@@ -40,8 +43,11 @@ __all__ = [
     "Flush",
     "Jobs",
     "Minter",
+    "Native",
+    "ParentLink",
     "Program",
     "Pump",
+    "Ran",
     "Script",
     "ScriptSet",
     "Server",
@@ -50,6 +56,8 @@ __all__ = [
     "Swept",
     "Trace",
     "Verdict",
+    "Worked",
+    "Worker",
     "capture",
     "open_server",
     "operation",

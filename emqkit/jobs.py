@@ -25,7 +25,7 @@ from emqkit.servers.base import Server
 from emqkit.transitions import Claim, ParentLink
 from emqkit.wire import Call, Flush, Reply, Steps, command, operation
 
-__all__ = ["Claim", "Depths", "Jobs", "State", "Verdict", "link_call", "node_call", "value_or_raise"]
+__all__ = ["Claim", "Depths", "Jobs", "State", "Verdict", "link_call", "node_call", "settling", "value_or_raise"]
 
 T = TypeVar("T")
 
@@ -195,7 +195,7 @@ class Jobs:
             JobGone: no row; it was settled already, or removed.
             StaleToken: it was claimed again since; nothing was written.
         """
-        id, token = _settling(queue, job, token)
+        id, token = settling(queue, job, token)
         outcome = to_bytes(id if result is None else check_data("result", result))
         link = yield from link_call(queue, id, _PARENT)
         done = yield from transitions.complete(queue, id, token, link, outcome)
@@ -235,7 +235,7 @@ class Jobs:
             BadArgument, IllFormedId, IllFormedQueue: before anything is sent.
             JobGone, StaleToken: as in `complete`; nothing was written.
         """
-        id, token = _settling(queue, job, token)
+        id, token = settling(queue, job, token)
         why = to_bytes(check_data("error", error))
         whole("max_attempts", max_attempts, at_least=1)
         whole("delay_ms", delay_ms, at_least=0, unit="milliseconds")
@@ -257,7 +257,7 @@ class Jobs:
 
         Raises `JobGone` or `StaleToken` when there is nothing of ours to extend.
         """
-        id, token = _settling(queue, job, token)
+        id, token = settling(queue, job, token)
         whole("lease_ms", lease_ms, at_least=1, unit="milliseconds")
         answer = yield from transitions.extend_lock(queue, id, token, lease_ms)
         if answer != 1:
@@ -270,7 +270,7 @@ class Jobs:
     ) -> Steps[tuple[str, ...]]:
         """Extend many leases under one clock read; the ids that were not, in argument order. One round trip."""
         whole("lease_ms", lease_ms, at_least=1, unit="milliseconds")
-        pairs = [_settling(queue, *_as_claimed(job)) for job in jobs]
+        pairs = [settling(queue, *_as_claimed(job)) for job in jobs]
         failed = yield from transitions.extend_locks(queue, lease_ms, pairs)
         return failed
 
@@ -401,7 +401,7 @@ def _verdict(id: str, answer: bool | EmqError) -> Verdict:
     return Verdict(id, "landed" if answer else "duplicate")
 
 
-def _settling(queue: str, job: Claim | str, token: int | None) -> tuple[str, int]:
+def settling(queue: str, job: Claim | str, token: int | None) -> tuple[str, int]:
     """The id and token meant; refuses a claim of another queue, before anything is sent."""
     keys.check_queue(queue)
     if isinstance(job, Claim):
