@@ -408,7 +408,7 @@ class _Run:
         self.base = base
         self.touched: frozenset[bytes] = frozenset()
         self.start: dict[bytes, Value] = {}
-        self.held = Snapshot()
+        self.held = capture(place, EVERY_KEY)  # nothing yet, and what time it is
         self.move: str | None = None
         self.events: list[Line | _Answered] = []
         # TIME is read once a run; that of a recorded call is the time of the record.

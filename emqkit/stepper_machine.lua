@@ -18,17 +18,31 @@ local function stop(why)
   error(stopped, 0)
 end
 
--- The line of the script that is running, wherever the call below it went.
+-- The line of the script that is running, wherever the call below it went. `return redis.call(…)` leaves no frame
+-- behind, but then it is the last line that ran.
+local last_line = 0
 local function here()
   for level = 2, 250 do
     local info = getinfo(level, 'Sl')
-    if not info then
-      return 0
+    if not info or info.what == 'tail' then
+      break
     elseif info.source == USER then
       return info.currentline
     end
   end
-  return 0
+  return last_line
+end
+
+-- A function returns, perhaps into the middle of a line of the script: no line begins, but another one runs on.
+local function returned()
+  local level, info = 4, getinfo(4, 'Sl')
+  while info and info.what == 'tail' do -- the frames it replaced itself
+    level = level + 1
+    info = getinfo(level, 'Sl')
+  end
+  if info and info.source == USER then
+    last_line = info.currentline
+  end
 end
 
 -- --- what a value looks like ---------------------------------------------------------------------------------------
@@ -281,7 +295,10 @@ end))
 -- --- running it ----------------------------------------------------------------------------------------------------
 
 local lines = 0
-local function hook(_, number)
+local function hook(event, number)
+  if event ~= 'line' then
+    return returned()
+  end
   local info = getinfo(2, 'S')
   if info.source ~= USER then
     return
@@ -289,7 +306,7 @@ local function hook(_, number)
   if stopped then
     error(stopped, 0)
   end
-  lines = lines + 1
+  lines, last_line = lines + 1, number
   if lines > budget then
     stop(format('it ran %d lines without ending', budget))
   end
@@ -312,7 +329,7 @@ end
 
 local failed_at
 local ok, value = xpcall(function()
-  sethook(hook, 'l')
+  sethook(hook, 'lr')
   return (chunk())
 end, function(raised)
   failed_at = here()
