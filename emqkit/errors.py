@@ -6,6 +6,7 @@ All of them derive from `EmqError`, and each carries its data as attributes, so 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 __all__ = [
     "BadArgument",
@@ -32,6 +33,17 @@ __all__ = [
 
 class EmqError(Exception):
     """The base of every error emqkit raises."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The constructors take data, not the message, so the usual way to copy or pickle an exception would not do.
+        return _again, (type(self), self.args, self.__dict__)
+
+
+def _again(kind: type[EmqError], args: tuple[Any, ...], data: dict[str, Any]) -> EmqError:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(data)
+    return error
 
 
 # --- what the caller handed over: found before anything is sent ---------------------------------------------------
