@@ -18,7 +18,7 @@ from emqkit.viz import reading
 from emqkit.viz.reading import SETS, Queue, Stranger, elided, plain, short
 from emqkit.viz.theme import BOARD_CSS, MARKS
 
-__all__ = ["Picture", "Plan", "board", "describe", "plan"]
+__all__ = ["Picture", "Plan", "board", "changes_of", "describe", "plan"]
 
 WIDTH = 960
 _LEFT, _INNER = 24, 912
@@ -71,7 +71,7 @@ def plan(moves: Iterable[tuple[Snapshot | None, Snapshot]]) -> Plan:
         moves: every board's snapshot in the order of the trace, each with the one its changes are counted from.
 
     Returns:
-        Queues and ids in the order they first appear; the most chips, entries and keys each place ever shows.
+        Queues in the order they first appear, ids in byte order; the most each place ever shows.
     """
     order: dict[str, dict[str, None]] = {}
     chips: dict[tuple[str, str], int] = {}
@@ -106,7 +106,7 @@ def plan(moves: Iterable[tuple[Snapshot | None, Snapshot]]) -> Plan:
         tuple(
             _Room(
                 name,
-                tuple(ids),
+                tuple(sorted(ids, key=keys.text)),
                 {column: min(chips[name, column], _CHIPS_SHOWN) for column in _COLUMNS},
                 {parent: min(lines, _ENTRIES_SHOWN) for parent, lines in parents[name].items()},
                 min(signals[name], _ENTRIES_SHOWN),
@@ -116,6 +116,11 @@ def plan(moves: Iterable[tuple[Snapshot | None, Snapshot]]) -> Plan:
         ),
         min(outside, _ENTRIES_SHOWN),
     )
+
+
+def changes_of(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
+    """What a board or a list of changes shows between two snapshots (`reading.telling`)."""
+    return tuple(reading.telling(diff(before, after)))
 
 
 def _empty(name: str) -> Queue:
@@ -401,7 +406,7 @@ def board(
     found, outside = reading.queues(snapshot)
     by_name = {queue.name: queue for queue in found}
     pen = _Pen()
-    y = 8.0
+    y = 1.0
     for room in plan.queues:
         y = _panel(pen, y, by_name.pop(room.name, _empty(room.name)), room, marked, snapshot.now)
     for queue in by_name.values():
@@ -417,8 +422,8 @@ def board(
     style = f"<style>{BOARD_CSS}</style>" if styled else ""
     words = describe(snapshot)
     return Picture(
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="emq-board" role="img" viewBox="0 0 {WIDTH} {height}" '
-        f'width="{WIDTH}" height="{height}" fill="currentColor" font-family="sans-serif" font-size="13" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="emq-board" role="img" viewBox="7 0 {WIDTH - 14} {height}" '
+        f'width="{WIDTH - 14}" height="{height}" fill="currentColor" font-family="sans-serif" font-size="13" '
         f'aria-label="{escape(words)}"><title>The keyspace</title><desc>{escape(words, quote=False)}</desc>'
         f"{style}{''.join(pen.parts)}</svg>"
     )
@@ -587,10 +592,14 @@ def _counter(pen: _Pen, x: float, y: float, queue: Queue, parent: str, changes: 
     mark = changes.mark(key, None)
     pen.open(f"the fan-in of {plain(parent)}")
     pen.runs("", x, y + 25, ("h", "fan-in of"), ("m b", f"{_short(parent, 12)} ◆"))
-    now = "–" if fan.counter is None else elided(plain(fan.counter), 6)
+    now = "none" if fan.counter is None else elided(plain(fan.counter), 6)
     shown = now
     if mark == "~":
         shown = f"{elided(plain(changes.was(key, None) or b''), 6)} → {now}"
+    if fan.counter is None and not mark:
+        pen.text("s", x, y + 63, "no counter")
+        pen.close()
+        return
     pen.text("n", x, y + 66, shown)
     wide = 18.5 * reading.width(shown)
     if mark:
