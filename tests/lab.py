@@ -6,7 +6,7 @@
         player = show(page, ".emqkit-player")
 
 The server listens on loopback and works on a copy of the notebooks in a temporary folder, its settings beside them.
-The browser is one that is already installed; requests to anywhere else are refused, and kept in `lab.outside`.
+The browser is one that is already installed; it finds no other host, and what it asked for is kept in `lab.outside`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, Playwright, Route, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Playwright, Request, expect, sync_playwright
 from playwright.sync_api import Error as BrowserError
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
@@ -45,6 +45,7 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
 
 
@@ -65,19 +66,15 @@ class Lab:
     url: str
     token: str
     folder: Path
-    browser: Browser
+    context: BrowserContext
     outside: list[str] = field(default_factory=list)
-    _contexts: list[BrowserContext] = field(default_factory=list)
 
     def open(self, name: str, *, dark: bool = False, width: int = 1280, height: int = 900) -> Page:
         """Open a notebook in a fresh window, and wait until its kernel is ready to run cells."""
-        context = self.browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme="dark" if dark else "light"
-        )
-        self._contexts.append(context)
-        context.route("**/*", self._only_here)
-        context.set_default_timeout(WAIT)
-        page = context.new_page()
+        page = self.context.new_page()
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme="dark" if dark else "light")
+        page.on("request", self._note)
         page.goto(f"{self.url}lab/tree/{name}?reset&token={self.token}")
         page.wait_for_function("() => window.jupyterapp?.shell.currentWidget?.context?.isReady")
         # Asked earlier to run all cells, JupyterLab silently does nothing.
@@ -94,17 +91,14 @@ class Lab:
 
     def close_pages(self) -> None:
         """Close every window and end every kernel."""
-        while self._contexts:
-            self._contexts.pop().close()
+        for page in self.context.pages:
+            page.close()
         for session in json.loads(self._ask("api/sessions")):
             self._ask(f"api/sessions/{session['id']}", "DELETE")
 
-    def _only_here(self, route: Route) -> None:
-        if route.request.url.startswith((self.url, "data:", "blob:")):
-            route.continue_()
-        else:
-            self.outside.append(route.request.url)
-            route.abort()
+    def _note(self, request: Request) -> None:
+        if not request.url.startswith((self.url, "data:", "blob:")):
+            self.outside.append(request.url)
 
     def _ask(self, path: str, method: str = "GET") -> str:
         request = urllib.request.Request(
@@ -226,7 +220,10 @@ def open_lab(notebooks: Path = NOTEBOOKS, *, server: str = "fake://") -> Iterato
         shutil.copytree(notebooks, folder, ignore=shutil.ignore_patterns(".*"))
         token = secrets.token_hex(16)
         url = stack.enter_context(_jupyter(home, folder, token, server))
-        lab = Lab(url, token, folder, browser)
+        # One cache for all windows: JupyterLab's own files are fetched once, not for every notebook.
+        context = browser.new_context()
+        context.set_default_timeout(WAIT)
+        lab = Lab(url, token, folder, context)
         stack.callback(lab.close_pages)
         yield lab
 
