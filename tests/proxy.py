@@ -95,6 +95,12 @@ class Proxy:
         with self._lock:
             return sum(command[0].upper() == verb.upper().encode() for command in self._list(executed))
 
+    def forget(self) -> None:
+        """Count from here on."""
+        with self._lock:
+            self.seen.clear()
+            self.executed.clear()
+
     def _list(self, executed: bool) -> list[tuple[bytes, ...]]:
         return self.executed if executed else self.seen
 

@@ -30,6 +30,7 @@ def proxy(embedded_server: Server) -> Iterator[Proxy]:
 def through(proxy: Proxy) -> Iterator[Server]:
     """The embedded server, reached through the proxy as one would reach a live one."""
     with open_server(proxy.url) as server:
+        proxy.forget()  # what opening it took
         yield server
 
 
