@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from urllib.parse import urlsplit
 
 from emqkit.errors import BadArgument, UnsuitableServer
 from emqkit.ids import Minter
@@ -33,7 +32,7 @@ def open_server(
         Unreachable, UnsuitableServer: there is no such server, or it cannot do what the scripts need.
     """
     url = url or os.environ.get("EMQKIT_SERVER") or "fake://"
-    scheme = urlsplit(url).scheme
+    scheme = url.partition(":")[0].lower()  # urlsplit may quote a part of the password when it fails
     if scheme not in ("fake", "embedded", *LIVE):
         known = ", ".join(f"{name}://" for name in ("fake", "embedded", *LIVE))
         shown = url if "@" not in url else f"{scheme}://…"  # what stands before @ may be a password
