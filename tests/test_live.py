@@ -310,6 +310,10 @@ def test_a_server_too_old_is_refused_by_name() -> None:
     ("reply", "why"),
     [
         (b"-ERR unknown command 'EVAL', with args beginning with: \r\n", "it has no scripting: EVAL is unknown to it."),
+        (
+            b"-ERR The user executing the script can't run this command\r\n",
+            "its access list (ACL) refuses this user EVAL (",
+        ),
         (b"-MISCONF Errors writing to the AOF file.\r\n", "it takes no writes: Errors writing to the AOF file."),
         (b"-NOREPLICAS Not enough good replicas to write.\r\n", "it answers EVAL with NOREPLICAS Not enough good repl"),
         (b"-LOADING Loading the dataset in memory\r\n", "it is still loading its data; try again in a moment."),

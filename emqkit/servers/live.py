@@ -189,7 +189,8 @@ def _version(about: Reply) -> tuple[str, tuple[int, ...]]:
 
 
 def _why_refused(verb: str, error: ErrorReply) -> str:
-    denied = error.code == "NOPERM" or error.text.startswith("ACL failure in script")
+    # Inside a script a refusal has no code of its own: the first wording is Valkey's, the second Redis 7.0's.
+    denied = re.match(r"ACL failure in script|The user executing the script can't", error.text)
     match "NOPERM" if denied else error.code:
         case "READONLY":
             return "it is a read-only replica; open the primary it copies from"
