@@ -232,7 +232,7 @@ class BoundOperation(Generic[P, T]):
 
     def __init__(self, owner: Any, function: Callable[..., Steps[T]], prepare: Prepare | None) -> None:
         functools.update_wrapper(self, function)
-        signature = inspect.signature(function)
+        signature = _as_called(function)
         self.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
         self._owner = owner
         self._function = function
@@ -257,6 +257,15 @@ class BoundOperation(Generic[P, T]):
         return f"<operation {self._function.__qualname__}>"
 
 
+def _as_called(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature its caller sees: what comes back is the value, not the generator."""
+    signature = inspect.signature(function)
+    returns = signature.return_annotation
+    if isinstance(returns, str) and returns.startswith("Steps[") and returns.endswith("]"):
+        return signature.replace(return_annotation=returns[len("Steps[") : -1])
+    return signature
+
+
 class operation(Generic[S, P, T]):
     """Turn a generator method of an object that has a `server` into one that runs when called.
 
@@ -267,6 +276,7 @@ class operation(Generic[S, P, T]):
 
     def __init__(self, function: Callable[Concatenate[S, P], Steps[T]]) -> None:
         functools.update_wrapper(cast(Callable[..., Any], self), function)
+        self.__signature__ = _as_called(function)
         self._function = function
         self._prepare: Prepare | None = None
 
@@ -281,3 +291,8 @@ class operation(Generic[S, P, T]):
     def __get__(self, owner: S, kind: type) -> BoundOperation[P, T]: ...
     def __get__(self, owner: Any, kind: type) -> Any:
         return self if owner is None else BoundOperation(owner, self._function, self._prepare)
+
+    def __call__(self, owner: S, *args: P.args, **kwargs: P.kwargs) -> T:
+        """`Jobs.claim(jobs, "orders")`, as with any method."""
+        bound: BoundOperation[P, T] = BoundOperation(owner, self._function, self._prepare)
+        return bound(*args, **kwargs)
