@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from emqkit.errors import UnsuitableServer
-from emqkit.scripts import ScriptSet
 from emqkit.servers import Server, open_server
 
 if TYPE_CHECKING:
@@ -39,11 +38,13 @@ def server_url(name: str) -> str:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    names = server_names(metafunc.config)
     if "server_name" in metafunc.fixturenames:
-        names = server_names(metafunc.config)
         # A URL may hold a password, and a test's name is printed.
         ids = [name if "://" not in name else f"live{place}" for place, name in enumerate(names)]
         metafunc.parametrize("server_name", names, ids=ids)
+    if "private_server_name" in metafunc.fixturenames:
+        metafunc.parametrize("private_server_name", [name for name in names if name in ("fake", "embedded")])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -65,12 +66,10 @@ def embedded_process() -> Iterator[Server]:
 
 
 @pytest.fixture
-def embedded_server(embedded_process: Server) -> Server:
-    """The session's Valkey as if new: empty, unwatched, with the published scripts."""
-    embedded_process.client.flushdb()  # its own database; a test's scratch servers have others
-    embedded_process.recorder = None
-    embedded_process.scripts = ScriptSet.load("published")
-    return embedded_process
+def embedded_server(embedded_process: Server) -> Iterator[Server]:
+    """A database of the session's Valkey, empty and this test's own."""
+    with embedded_process.scratch() as server:
+        yield server
 
 
 @pytest.fixture
@@ -80,6 +79,16 @@ def server(server_name: str, request: pytest.FixtureRequest) -> Iterator[Server]
         yield request.getfixturevalue("embedded_server")
         return
     with open_server(server_url(server_name)) as server:
+        yield server
+
+
+@pytest.fixture
+def private_server(private_server_name: str, request: pytest.FixtureRequest) -> Iterator[Server]:
+    """As `server`, on the kinds that are ours alone: for tests of keys that belong to no queue."""
+    if private_server_name == "embedded":
+        yield request.getfixturevalue("embedded_server")
+        return
+    with open_server(server_url(private_server_name)) as server:
         yield server
 
 
