@@ -25,6 +25,7 @@ __all__ = [
     "ScriptArity",
     "ScriptMissing",
     "StaleToken",
+    "Stopped",
     "Unreachable",
     "UnsuitableServer",
     "WrongNamespace",
@@ -173,6 +174,18 @@ class Refused(EmqError):
         self.what = what
         self.code = code
         self.text = text
+
+
+class Stopped(EmqError):
+    """An operation was ended on purpose after so many of its calls, as a crash of its host would end it."""
+
+    def __init__(self, operation: str, calls: int) -> None:
+        noun = "call" if calls == 1 else "calls"
+        super().__init__(
+            f"{operation} was stopped after {calls} {noun}; what was done stays done, and nothing follows."
+        )
+        self.operation = operation
+        self.calls = calls
 
 
 # --- scripts -------------------------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ from functools import cached_property
 from typing import Any
 
 from emqkit.errors import ReplyLost, Unreachable
+from emqkit.arguments import whole
+from emqkit.errors import Stopped
 from emqkit.scripts import ScriptSet
 from emqkit.servers.base import Server
 from emqkit.snapshot import EVERYTHING, Change, Snapshot, capture, diff
@@ -92,19 +94,27 @@ class Trace:
         self._pattern = pattern
         self._steps: list[Step] = []
         self._runs = 0
+        self._stop_after: int | None = None
         self._lock = threading.RLock()
         self.initial = capture(server, pattern)
 
     @classmethod
-    def of(cls, program: Program[Any], server: Server, *, pattern: bytes = EVERYTHING) -> Trace:
+    def of(
+        cls, program: Program[Any], server: Server, *, stop_after: int | None = None, pattern: bytes = EVERYTHING
+    ) -> Trace:
         """Run a program on a server and return its trace; what it raised is in `.error`.
 
         Args:
             program: `flows.add.program("orders", flow)`.
             server: where it runs; what else happens there meanwhile is seen too.
+            stop_after: end it after this many calls, 0 or more, as a crash of its host would; `.error` is `Stopped`
+                then. A place between two calls of one flush counts.
             pattern: which keys are looked at, a glob.
         """
+        if stop_after is not None:
+            whole("stop_after", stop_after, at_least=0, unit="calls")
         with record(server, pattern=pattern) as trace:
+            trace._stop_after = stop_after
             try:
                 trace.result = program.run(server)
             except Exception as error:  # the trace is the answer, whatever happened
@@ -148,12 +158,16 @@ class Trace:
         parts = [flush] if flush.atomic else [Flush((call,)) for call in flush.calls]
         try:
             for part in parts:
+                if self._stop_after is not None and len(self.calls) + len(records) >= self._stop_after:
+                    raise Stopped(operation, self._stop_after)
                 replies = self._server.round_trip(part)
                 after = self._look_again(part)
                 for call, reply in zip(part.calls, replies, strict=True):
                     records.append(CallRecord(call, reply, before, after))
                     before = after
         except Exception as lost:
+            if isinstance(lost, Stopped) and not records:
+                raise  # nothing of this round trip was sent, so it is no step
             self._steps.append(Step(operation, run, number, flush, tuple(records), first, before, lost))
             raise
         self._steps.append(Step(operation, run, number, flush, tuple(records), first, before))
