@@ -1,0 +1,74 @@
+"""The command line: `python -m emqkit COMMAND`, or `emqkit COMMAND`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import emqkit
+from emqkit.errors import EmqError
+
+__all__ = ["COMMANDS", "Command", "main"]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A subcommand. It imports what it needs when it runs, so that `emqkit --help` answers at once.
+
+    Attributes:
+        summary: one line for `--help`.
+        run: does it; its answer is the exit status.
+        declare: adds its own arguments to its parser.
+    """
+
+    summary: str
+    run: Callable[[argparse.Namespace], int]
+    declare: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+
+
+def doctor(arguments: argparse.Namespace) -> int:
+    """Print versions and what works here; 1 if something that the kit needs is broken."""
+    from emqkit.doctor import report
+
+    found = report()
+    print(found)
+    return 0 if found.well else 1
+
+
+COMMANDS = {
+    "doctor": Command("say which versions are installed and what works here", doctor),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        argv: the command and its arguments; those of this process unless given.
+
+    Returns:
+        The exit status: 0 when all went well; 1 when the command or an `EmqError` says otherwise. (Arguments that
+        cannot be read end the process with 2, as argparse does.)
+    """
+    parser = argparse.ArgumentParser(
+        prog="emqkit", description="Learn the flows of EchoMQ by stepping through its real Lua scripts."
+    )
+    parser.add_argument("--version", action="version", version=f"emqkit {emqkit.__version__}")
+    chosen = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, command in COMMANDS.items():
+        its_parser = chosen.add_parser(name, help=command.summary, description=command.summary)
+        its_parser.set_defaults(run=command.run)
+        command.declare(its_parser)
+    arguments = parser.parse_args(argv)
+    try:
+        status: int = arguments.run(arguments)
+    except EmqError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
