@@ -20,9 +20,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from emqkit.errors import ReplyLost, Unreachable
 from emqkit.arguments import whole
-from emqkit.errors import Stopped
+from emqkit.errors import ReplyLost, Stopped, Unreachable
 from emqkit.scripts import ScriptSet
 from emqkit.servers.base import Server
 from emqkit.snapshot import EVERYTHING, Change, Snapshot, capture, diff
