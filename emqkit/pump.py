@@ -45,7 +45,8 @@ class Pump:
     """The sweep of one queue: by hand with `.sweep()`, or on a thread with `with pump:`.
 
     A queue with cross-queue children, or with inner nodes of a tree, needs one for its parents to be released; without
-    one the signals wait in the outbox, durable: delayed, not lost.
+    one the signals wait in the outbox, durable: delayed, not lost. One is enough: of two at once, each would trim as
+    many entries as it delivered, some of them the other's.
 
     Args:
         server: where the queue lives.
@@ -150,7 +151,7 @@ class Pump:
                 self.sweep()
             except Exception as error:  # the thread outlives every error; stop() raises the last one
                 self.last_error = error
-            if self._stop.wait(self.tick_ms / 1000):
+            if self._stop.wait(min(self.tick_ms / 1000, threading.TIMEOUT_MAX)):
                 return
 
     def __enter__(self) -> Self:

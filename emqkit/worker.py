@@ -188,7 +188,7 @@ class Worker:
         self._stop.set()
 
     def _wait(self) -> None:
-        seconds = self.poll_ms / 1000
+        seconds = min(self.poll_ms / 1000, threading.TIMEOUT_MAX)
         if self.sleep is None:
             self._stop.wait(seconds)
         else:
