@@ -71,6 +71,8 @@ class Lab:
 
     def open(self, name: str, *, dark: bool = False, width: int = 1280, height: int = 900) -> Page:
         """Open a notebook in a fresh window, and wait until its kernel is ready to run cells."""
+        if not (self.folder / name).is_file():
+            raise FileNotFoundError(f"there is no notebook {name} to open")
         page = self.context.new_page()
         page.set_viewport_size({"width": width, "height": height})
         page.emulate_media(color_scheme="dark" if dark else "light")
