@@ -145,10 +145,19 @@ def _tool(verb: str, args: Iterable[bytes], read: object = None) -> Call[Reply]:
 
 def capture(server: Runner, pattern: bytes = EVERYTHING) -> Snapshot:
     """Everything the server holds under `pattern` (a glob), read in one atomic step. One round trip, no write."""
-    call = _tool("capture", [pattern])
-    (reply,) = server.round_trip(Flush((call,)))
+    (reply,) = server.round_trip(Flush((capture_call(pattern),)))
+    return read_capture(reply)
+
+
+def capture_call(pattern: bytes = EVERYTHING) -> Call[Reply]:
+    """The call that captures, to travel in a flush with others; `read_capture` reads its reply."""
+    return _tool("capture", [pattern])
+
+
+def read_capture(reply: Reply) -> Snapshot:
+    """The snapshot in a capture's raw reply. Raises `Refused` for an error reply."""
     if isinstance(reply, ErrorReply):
-        raise call.refusal(reply)
+        raise Refused("capture", reply.code, reply.text)
     if not isinstance(reply, tuple):
         raise TypeError(f"expected a list from capture, not {reply!r}")
     seconds, microseconds, *flat = reply
@@ -189,6 +198,14 @@ def restore(server: Runner, snapshot: Snapshot, *, current: Snapshot | None = No
         snapshot: what it shall hold.
         current: what it is known to hold; then only the keys that differ are written.
     """
+    call = restore_call(snapshot, current)
+    (reply,) = server.round_trip(Flush((call,)))
+    if isinstance(reply, ErrorReply):
+        raise call.refusal(reply)
+
+
+def restore_call(snapshot: Snapshot, current: Snapshot | None = None) -> Call[Reply]:
+    """The call that restores, to travel in a flush with others. The arguments are those of `restore`."""
     args: list[bytes] = [EVERYTHING if current is None else b""]
     held: Mapping[bytes, Value] = {} if current is None else current.keys
     for name in held.keys() - snapshot.keys.keys():
@@ -197,10 +214,7 @@ def restore(server: Runner, snapshot: Snapshot, *, current: Snapshot | None = No
         if held.get(name) != value:
             items = list(_items(value))
             args += [name, value.type.encode(), b"%d" % len(items), *items]
-    call = _tool("restore", args)
-    (reply,) = server.round_trip(Flush((call,)))
-    if isinstance(reply, ErrorReply):
-        raise call.refusal(reply)
+    return _tool("restore", args)
 
 
 def _items(value: Value) -> Iterator[bytes]:
@@ -220,7 +234,7 @@ def _items(value: Value) -> Iterator[bytes]:
 
 def score_text(score: float) -> bytes:
     """A score as the server writes it: whole numbers without a point."""
-    return b"%d" % score if score == int(score) else repr(score).encode()
+    return b"%d" % score if score.is_integer() else repr(score).encode()
 
 
 # --- comparing --------------------------------------------------------------------------------------------------------
