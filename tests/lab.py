@@ -49,6 +49,21 @@ FLAGS = [
 ]
 
 
+# JupyterLab in a process that ends when its standard input does: when these tests are done with it, or were killed.
+LEASHED = """
+import os, signal, sys, threading
+from jupyterlab.labapp import main
+
+def end_with_stdin():
+    os.read(0, 1)
+    os.kill(os.getpid(), signal.SIGTERM)  # it shuts its kernels down and goes
+
+threading.Thread(target=end_with_stdin, daemon=True).start()
+sys.argv[0] = "jupyter-lab"
+sys.exit(main())
+"""
+
+
 class NoBrowser(Exception):
     """There is no browser here to drive."""
 
@@ -262,7 +277,7 @@ def _jupyter(home: Path, folder: Path, token: str, server: str) -> Iterator[str]
     answer = home / "settings" / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
     answer.parent.mkdir(parents=True)
     answer.write_text('{"fetchNews": "false"}')
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", "--port=0"]
+    command = [sys.executable, "-c", LEASHED, "--no-browser", "--ip=127.0.0.1", "--port=0"]
     command += [f"--ServerApp.root_dir={folder}", f"--IdentityProvider.token={token}"]
     command += ["--LabApp.expose_app_in_browser=True", "--LabApp.news_url=None"]
     command += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
@@ -272,15 +287,16 @@ def _jupyter(home: Path, folder: Path, token: str, server: str) -> Iterator[str]
         process = subprocess.Popen(
             command,
             env=os.environ | {name: str(path) for name, path in places.items()} | {"EMQKIT_SERVER": server},
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=log,
             stderr=log,
-            start_new_session=True,  # Ctrl-C in the terminal is for the tests; they end it themselves
+            start_new_session=True,  # Ctrl-C in the terminal is for the tests, which then let go of it
         )
         try:
             yield _address(process, runtime, home / "log")
         finally:
-            process.terminate()  # it shuts its kernels down and goes
+            assert process.stdin is not None
+            process.stdin.close()
             try:
                 process.wait(timeout=20)
             except subprocess.TimeoutExpired:
