@@ -14,7 +14,7 @@ this is one of the orders that may happen anyway. MULTI … EXEC stays one step.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,7 +23,7 @@ from typing import Any
 from emqkit.arguments import whole
 from emqkit.errors import ReplyLost, Stopped, Unreachable
 from emqkit.scripts import ScriptSet
-from emqkit.servers.base import Server
+from emqkit.servers.base import Server, ServerKind
 from emqkit.snapshot import EVERYTHING, Change, Snapshot, capture, diff
 from emqkit.wire import Call, Flush, Program, Recorder, Reply
 
@@ -56,6 +56,7 @@ class Step:
         flush: what was sent.
         calls: what each call did.
         lost: the error, when the replies did not all come.
+        mark: for what nobody sent, a crash or a lapsed lease in a history: the sentence that says so; no calls then.
     """
 
     operation: str
@@ -66,6 +67,7 @@ class Step:
     before: Snapshot
     after: Snapshot
     lost: Exception | None = None
+    mark: str = ""
 
     @cached_property
     def diff(self) -> tuple[Change, ...]:
@@ -118,6 +120,19 @@ class Trace:
                 trace.result = program.run(server)
             except Exception as error:  # the trace is the answer, whatever happened
                 trace.error = error
+        return trace
+
+    @classmethod
+    def assembled(cls, scripts: ScriptSet, server_kind: ServerKind, initial: Snapshot, steps: Iterable[Step]) -> Trace:
+        """A trace of steps that are known already: how a history that was explored becomes one."""
+        trace = cls.__new__(cls)
+        trace.scripts = scripts
+        trace.server_kind = server_kind
+        trace.initial = initial
+        trace.result = trace.error = None
+        trace._steps = list(steps)
+        trace._runs = max((step.run + 1 for step in trace._steps), default=0)
+        trace._lock = threading.RLock()
         return trace
 
     @property

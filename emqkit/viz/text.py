@@ -588,6 +588,8 @@ def _otherwise(told: _Told, scripts: ScriptSet) -> str:
 
 def step_sentence(step: Step, scripts: ScriptSet) -> str:
     """One sentence for a round trip: of its only call, or what its calls did one after the other."""
+    if step.mark:
+        return step.mark
     lost = ""
     if step.lost is not None:
         lost = (

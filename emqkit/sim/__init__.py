@@ -1,0 +1,52 @@
+"""Every order of calls and every placement of a few faults, tried on the scripts and operations that ship.
+
+    result = emqkit.explore("flagship")               # or a World of your own
+    result.verdicts["P3"].word                        # holds, broken or unknown
+    result.violations[0].history.trace                # the shortest way there, to be stepped
+
+Read `scenarios` for the worlds, `faults` for what can go wrong and where, `promises` for what is checked.
+"""
+
+from __future__ import annotations
+
+from emqkit.sim.actors import (
+    Actor,
+    Choice,
+    Kit,
+    Operator,
+    Producer,
+    Promoter,
+    PumpActor,
+    Reaper,
+    Repeating,
+    Worker,
+)
+from emqkit.sim.explore import explore
+from emqkit.sim.faults import Faults
+from emqkit.sim.history import History
+from emqkit.sim.result import Result, Verdict, Violation
+from emqkit.sim.scenarios import SCENARIOS, scenario
+from emqkit.sim.world import Planned, World
+
+__all__ = [
+    "SCENARIOS",
+    "Actor",
+    "Choice",
+    "Faults",
+    "History",
+    "Kit",
+    "Operator",
+    "Planned",
+    "Producer",
+    "Promoter",
+    "PumpActor",
+    "Reaper",
+    "Repeating",
+    "Result",
+    "Verdict",
+    "Violation",
+    "Worker",
+    "World",
+    "explore",
+    "scenario",
+]

@@ -1,0 +1,329 @@
+"""Who acts in a world: each actor runs real operations one after the other, and chooses between them.
+
+An actor is a program, the replies it has had, and a little memory of its own (the claim a worker holds). When a program
+ends, the actor says what may come next; where it says several things, all are tried. A crash takes the replies and the
+memory away and the actor starts anew, except where somebody would know better: a producer knows what it wanted to add.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from emqkit.errors import EmqError, JobGone, NotDead, ReplyLost
+from emqkit.flows import Flow, Flows
+from emqkit.jobs import Claim, Jobs
+from emqkit.pump import Pump
+from emqkit.servers.base import Server
+from emqkit.sim.keyspace import FAR_MS
+from emqkit.wire import Done, Program
+
+__all__ = [
+    "Actor",
+    "Choice",
+    "Deed",
+    "Kit",
+    "Operator",
+    "Producer",
+    "Promoter",
+    "PumpActor",
+    "Reaper",
+    "Repeating",
+    "Role",
+    "Worker",
+]
+
+Role = Literal["worker", "reaper", "pump", "promoter", "producer", "operator", "other"]
+
+
+class Kit:
+    """The operations of one server, as actors use them; the same objects every time, so that programs compare equal."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.jobs = Jobs(server)
+        self.flows = Flows(server)
+        self._pumps: dict[tuple[str, int], Pump] = {}
+
+    def pump(self, queue: str, batch: int = 100) -> Pump:
+        """The Pump of a queue."""
+        return self._pumps.setdefault((queue, batch), Pump(self.server, queue, batch=batch))
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One thing an actor may do next.
+
+    Attributes:
+        program: what it runs; None when it rests for good.
+        memory: what it remembers while that runs; hashable, and the same for the same situation.
+        label: what a history says of the choice, or nothing where there is no other.
+    """
+
+    program: Program[Any] | None
+    memory: Hashable = None
+    label: str = ""
+
+
+REST = (Choice(None),)
+
+
+@dataclass(frozen=True)
+class Actor:
+    """What every actor has; a user's own derives from this and is frozen, so that equal actors are interchangeable."""
+
+    role: ClassVar[Role] = "other"
+
+    @property
+    def title(self) -> str:
+        """What a history calls it."""
+        return type(self).__name__.lower()
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """The queues it serves in its role."""
+        return ()
+
+    def begin(self, kit: Kit) -> tuple[Choice, ...]:
+        """What it may do first, and after a crash."""
+        raise NotImplementedError
+
+    def after(self, kit: Kit, memory: Hashable, ended: Program[Any], done: Done[Any]) -> tuple[Choice, ...]:
+        """What it may do once a program ended: `done` holds its value or its error."""
+        return self.begin(kit)
+
+    def crashed(self, kit: Kit, memory: Hashable) -> tuple[Choice, ...]:
+        """What it may do after a crash; by default it has forgotten everything."""
+        return self.begin(kit)
+
+
+@dataclass(frozen=True)
+class Repeating(Actor):
+    """An actor that runs one operation for ever: `Repeating("auditor", lambda kit: Audit(kit.server).run.program())`.
+
+    Attributes:
+        name: what a history calls it.
+        program: from the kit to the program; the owner of the operation must compare equal from call to call.
+        serves: the queues it serves, if it stands in for a role.
+        as_role: the role it stands in for.
+    """
+
+    name: str
+    program: Callable[[Kit], Program[Any]]
+    serves: tuple[str, ...] = ()
+    as_role: Role = "other"
+
+    @property
+    def role(self) -> Role:  # type: ignore[override]
+        return self.as_role
+
+    @property
+    def title(self) -> str:
+        return self.name
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        return self.serves
+
+    def begin(self, kit: Kit) -> tuple[Choice, ...]:
+        return (Choice(self.program(kit)),)
+
+
+@dataclass(frozen=True)
+class _OfQueue(Actor):
+    queue: str
+
+    @property
+    def title(self) -> str:
+        return f"{self.role} of {self.queue}"
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        return (self.queue,)
+
+
+@dataclass(frozen=True)
+class Worker(_OfQueue):
+    """Claims, and settles what it claimed; after a lost reply it settles again with the same token.
+
+    Attributes:
+        queue: where it claims.
+        outcome: `complete`, `fail`, or `either`: both are tried.
+        max_attempts: how many claims a job gets before a failure is its death, 1 or more.
+        heartbeats: whether it may extend its lease, any number of times, before it settles.
+        loses_claims: whether it may forget a claim without settling it, as one that hangs for good.
+    """
+
+    role: ClassVar[Role] = "worker"
+
+    outcome: Literal["complete", "fail", "either"] = "complete"
+    max_attempts: int = 1
+    heartbeats: bool = False
+
+    @property
+    def title(self) -> str:
+        return f"{'heartbeating ' if self.heartbeats else ''}worker of {self.queue}"
+
+    def begin(self, kit: Kit) -> tuple[Choice, ...]:
+        return (Choice(kit.jobs.claim.program(self.queue, FAR_MS)),)
+
+    def after(self, kit: Kit, memory: Hashable, ended: Program[Any], done: Done[Any]) -> tuple[Choice, ...]:
+        if isinstance(done.value, Claim):
+            return self._with(kit, done.value)
+        if isinstance(memory, Claim):
+            if isinstance(done.error, ReplyLost) and ended.function.__name__ != "extend_lock":
+                return (Choice(ended, memory, "again"),)
+            if ended.function.__name__ == "extend_lock" and not isinstance(done.error, EmqError):
+                return self._with(kit, memory)
+            if isinstance(done.error, ReplyLost):
+                return self._with(kit, memory)
+        return self.begin(kit)
+
+    def _with(self, kit: Kit, claim: Claim) -> tuple[Choice, ...]:
+        choices = []
+        if self.outcome != "fail":
+            choices.append(Choice(kit.jobs.complete.program(self.queue, claim), claim, "it succeeds"))
+        if self.outcome != "complete":
+            failing = kit.jobs.retry.program(
+                self.queue, claim, error="boom", max_attempts=self.max_attempts, delay_ms=FAR_MS
+            )
+            choices.append(Choice(failing, claim, "it fails"))
+        if self.heartbeats:
+            extending = kit.jobs.extend_lock.program(self.queue, claim, lease_ms=FAR_MS)
+            choices.append(Choice(extending, claim, "a heartbeat"))
+        return tuple(choices)
+
+
+@dataclass(frozen=True)
+class Reaper(_OfQueue):
+    """Takes lapsed leases of a queue back, for ever."""
+
+    role: ClassVar[Role] = "reaper"
+
+    def begin(self, kit: Kit) -> tuple[Choice, ...]:
+        return (Choice(kit.jobs.reap.program(self.queue)),)
+
+
+@dataclass(frozen=True)
+class Promoter(_OfQueue):
+    """Promotes due work of a queue, for ever. (A Pump does that too.)"""
+
+    role: ClassVar[Role] = "promoter"
+
+    def begin(self, kit: Kit) -> tuple[Choice, ...]:
+        return (Choice(kit.jobs.promote.program(self.queue)),)
+
+
+@dataclass(frozen=True)
+class PumpActor(_OfQueue):
+    """Sweeps a queue, for ever; `batch` entries a pass."""
+
+    role: ClassVar[Role] = "pump"
+
+    batch: int = 100
+
+    def begin(self, kit: Kit) -> tuple[Choice, ...]:
+        return (Choice(kit.pump(self.queue, self.batch).sweep.program()),)
+
+
+@dataclass(frozen=True)
+class Producer(Actor):
+    """Lands flows by `flows.add` one after the other, or by one `flows.add_bulk`.
+
+    Stopped anywhere, or left without a reply, it does the same again with the same ids.
+
+    Attributes:
+        queue: the parents' queue.
+        flows: what it lands, every id given.
+        bulk: whether by one `add_bulk`.
+        gives_up: whether it may also not try again.
+        repeats: how often it does the same again although it was answered, as a caller behind a proxy may.
+    """
+
+    role: ClassVar[Role] = "producer"
+
+    queue: str
+    flows: tuple[Flow, ...]
+    bulk: bool = False
+    gives_up: bool = False
+    repeats: int = 0
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        return (self.queue,)
+
+    @property
+    def title(self) -> str:
+        return "producer"
+
+    def begin(self, kit: Kit) -> tuple[Choice, ...]:
+        return self._adding(kit, 0, 0)
+
+    def _adding(self, kit: Kit, at: int, repeated: int, label: str = "") -> tuple[Choice, ...]:
+        if at >= (1 if self.bulk else len(self.flows)):
+            return REST
+        if self.bulk:
+            return (Choice(kit.flows.add_bulk.program(self.queue, self.flows), (at, repeated), label),)
+        return (Choice(kit.flows.add.program(self.queue, self.flows[at]), (at, repeated), label),)
+
+    def _again(self, kit: Kit, memory: Hashable) -> tuple[Choice, ...]:
+        at, repeated = memory if isinstance(memory, tuple) else (0, 0)
+        again = self._adding(kit, at, repeated, "the same add again")
+        return (*again, Choice(None, None, "it gives up")) if self.gives_up else again
+
+    def after(self, kit: Kit, memory: Hashable, ended: Program[Any], done: Done[Any]) -> tuple[Choice, ...]:
+        if isinstance(done.error, ReplyLost):
+            return self._again(kit, memory)
+        at, repeated = memory if isinstance(memory, tuple) else (0, 0)
+        following = self._adding(kit, at + 1, 0)
+        if repeated < self.repeats:
+            return (*self._adding(kit, at, repeated + 1, "the same add once more"), *following)
+        return following
+
+    def crashed(self, kit: Kit, memory: Hashable) -> tuple[Choice, ...]:
+        return self._again(kit, memory)
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """One thing an operator does: `reprocess`, `remove` (with an id), `pause` or `resume`."""
+
+    verb: Literal["reprocess", "remove", "pause", "resume"]
+    queue: str
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Operator(Actor):
+    """Does its deeds in order, each when it can: a job that is not dead yet is looked at again later.
+
+    Stopped, or without a reply, it does the same deed again.
+    """
+
+    role: ClassVar[Role] = "operator"
+
+    deeds: tuple[Deed, ...]
+
+    def begin(self, kit: Kit) -> tuple[Choice, ...]:
+        return self._doing(kit, 0)
+
+    def _doing(self, kit: Kit, at: int) -> tuple[Choice, ...]:
+        if at >= len(self.deeds):
+            return REST
+        deed = self.deeds[at]
+        if deed.verb == "reprocess":
+            return (Choice(kit.jobs.reprocess.program(deed.queue, deed.id), at),)
+        if deed.verb == "remove":
+            return (Choice(kit.jobs.remove.program(deed.queue, deed.id), at),)
+        verb = kit.jobs.pause if deed.verb == "pause" else kit.jobs.resume
+        return (Choice(verb.program(deed.queue), at),)
+
+    def after(self, kit: Kit, memory: Hashable, ended: Program[Any], done: Done[Any]) -> tuple[Choice, ...]:
+        at = memory if isinstance(memory, int) else 0
+        if isinstance(done.error, ReplyLost | NotDead | JobGone):
+            return self._doing(kit, at)
+        return self._doing(kit, at + 1)
+
+    def crashed(self, kit: Kit, memory: Hashable) -> tuple[Choice, ...]:
+        return self._doing(kit, memory if isinstance(memory, int) else 0)

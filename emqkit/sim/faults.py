@@ -1,0 +1,99 @@
+"""What can go wrong, where, and how often: the budgets of a world and the gaps a crash may hit.
+
+An operation is a row of calls, so a Pump's pass over one entry has these gaps:
+
+    promote · LRANGE · deliver · LTRIM
+    ^       ^        ^         ^       ^        a crash in any of them; a reply lost in any flush
+
+* crash: the process is gone between two calls, with everything it had read. Its claims stay under their leases.
+* lost reply: `ReplyLost` is raised inside the operation, after any prefix of the flush took effect; the caller does the
+  same operation again, with the same ids and token.
+* lapse: a lease runs out although its holder is alive and will still settle. (The lease of a holder that is gone runs
+  out by itself: that is time, and costs nothing. So does the waiting of a delayed job.)
+* re-delivery: an outbox entry is delivered once more after it was trimmed.
+* poison: an entry nobody can deliver appears in an outbox, or a parent's subkey turns out to have another type.
+* script flush: the server forgets its scripts, and the next call of each answers NOSCRIPT.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+__all__ = ["WORDS", "Faults", "Poison"]
+
+
+@dataclass(frozen=True, slots=True)
+class Poison:
+    """One poison a world may be given: an outbox entry, or a key that shall hold a plain string.
+
+    Attributes:
+        what: how a history calls it.
+        queue: whose outbox, or whose key.
+        entry: the bytes put at the outbox's end, or None.
+        spoil: the key overwritten by a string if it is not there yet, or None.
+    """
+
+    what: str
+    queue: str
+    entry: bytes | None = None
+    spoil: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """How often each fault may happen, in all, each 0 or more.
+
+    Attributes:
+        crashes: of any actor, between any two calls.
+        lost_replies: of any flush.
+        lapses: of leases whose holder is alive.
+        redeliveries: of entries that were trimmed.
+        poisons: of the kinds in `poison`.
+        script_flushes: of the server's script cache.
+        poison: what `poisons` may be spent on.
+    """
+
+    crashes: int = 0
+    lost_replies: int = 0
+    lapses: int = 0
+    redeliveries: int = 0
+    poisons: int = 0
+    script_flushes: int = 0
+    poison: tuple[Poison, ...] = ()
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name != "poison" and (
+                isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 16
+            ):
+                raise ValueError(f"the budget {field.name} is {value!r}; it is a whole number from 0 to 15")
+
+    @property
+    def budget(self) -> tuple[int, int, int, int, int, int]:
+        """The budgets, in order of their attributes."""
+        return (
+            self.crashes,
+            self.lost_replies,
+            self.lapses,
+            self.redeliveries,
+            self.poisons,
+            self.script_flushes,
+        )
+
+    def __str__(self) -> str:
+        counted = [(n, word) for n, word in zip(self.budget, WORDS, strict=True) if n]
+        return ", ".join(f"{n} {word if n == 1 else _PLURALS[word]}" for n, word in counted) or "none"
+
+
+WORDS = ("crash", "lost reply", "lapse", "re-delivery", "poison", "script flush")
+"""The faults in the order of `Faults.budget`, as sentences call them."""
+
+_PLURALS = {
+    "crash": "crashes",
+    "lost reply": "lost replies",
+    "lapse": "lapses",
+    "re-delivery": "re-deliveries",
+    "poison": "poisons",
+    "script flush": "script flushes",
+}

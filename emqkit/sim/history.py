@@ -1,0 +1,251 @@
+"""A history is one way through a world: who moved, what it did, what went wrong where; told, stepped, saved, replayed.
+
+A history says which move comes next, never when: replaying it makes the same calls, one by one, on a real server.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from emqkit.errors import BadArgument, ReplyLost
+from emqkit.scripts import ScriptSet
+from emqkit.servers.base import ServerKind
+from emqkit.sim.world import World
+from emqkit.snapshot import Snapshot
+from emqkit.trace import CallRecord, Step, Trace
+from emqkit.wire import Call, Flush, Reply
+
+if TYPE_CHECKING:
+    from emqkit.sim.state import Label, Local, Machine
+
+__all__ = ["History", "Moved", "load", "save"]
+
+FORMAT = "emqkit history 1"
+
+
+@dataclass(frozen=True)
+class Moved:
+    """One move of a history.
+
+    Attributes:
+        actor: who moved, such as `worker of validation 2`; empty for time and the server's own faults.
+        kind: `call`, `lost`, `crash`, `lapse`, `due`, `re-delivery`, `poison` or `script flush`.
+        operation: the operation it belongs to, such as `pump.sweep`.
+        trip: which round trip of that operation, counted from 1.
+        calls: the calls made, with their raw replies.
+        before, after: the keyspace around it.
+        choice: which of several continuations followed, as the actor calls it.
+        what: more: the id, the poison, `before` or `after` for a lost reply.
+        fault: whether it cost a budget.
+        fresh: whether its operation began with it.
+        atomic: whether the calls stood in MULTI.
+    """
+
+    actor: str
+    kind: str
+    operation: str
+    trip: int
+    calls: tuple[tuple[Call[Any], Reply], ...]
+    before: Snapshot
+    after: Snapshot
+    choice: str = ""
+    what: str = ""
+    fault: bool = False
+    fresh: bool = False
+    atomic: bool = False
+    queue: str = ""
+
+    @classmethod
+    def of(cls, machine: Machine, actor: str, label: Label, local: Local | None, before: int, after: int) -> Moved:
+        """A move of the graph, from the world-side before to the one after."""
+        first, then = machine.sides[before], machine.sides[after]
+        calls: tuple[tuple[Call[Any], Reply], ...] = ()
+        atomic = local is not None and local.flush is not None and local.flush.atomic
+        if local is not None and label.made:
+            replies, _ = machine.answers(before, local)
+            calls = tuple(zip(local.calls, replies, strict=True))
+        elif label.call is not None:
+            replies, _ = machine.effect_of(before, (label.call,), False)
+            calls = ((label.call, replies[0]),)
+        what = machine.world.label(label.id) if label.id else label.what
+        return cls(
+            actor=actor,
+            kind=label.kind,
+            operation="" if local is None or local.program is None else local.program.name,
+            trip=0 if local is None else len(local.past) + 1,
+            calls=calls,
+            before=machine.view(first[0]).snapshot,
+            after=machine.view(then[0]).snapshot,
+            choice=label.choice,
+            what=what,
+            fault=label.fault is not None,
+            fresh=local is not None and not local.past and not local.inflight,
+            atomic=atomic,
+            queue=label.queue,
+        )
+
+    @property
+    def sentence(self) -> str:
+        """The move in plain words, without what it changed."""
+        if self.kind == "crash":
+            place = f" in {self.operation}"
+            if not self.calls and self.fresh:
+                place = f" before {self.operation}"
+            return f"{_capital(self.actor)} crashes{place}: what it had read is gone."
+        if self.kind == "lapse":
+            who = "although its holder is alive" if self.fault else "as its holder is gone"
+            return f"The lease of {self.what} in {self.queue} lapses, {who}."
+        if self.kind == "due":
+            return f"The delayed {self.what} in {self.queue} falls due."
+        if self.kind == "re-delivery":
+            return "An entry that was delivered and trimmed is delivered once more."
+        if self.kind == "poison":
+            return f"Poison appears: {self.what}."
+        if self.kind == "script flush":
+            return "The server forgets its scripts."
+        verbs = " and ".join(call.verb for call, _ in self.calls) or "nothing more"
+        chosen = f"; next: {self.choice}" if self.choice else ""
+        if self.kind == "lost":
+            when = f"{verbs} takes effect, and the reply is lost" if self.calls else "the replies are lost"
+            return f"{_capital(self.actor)}, {self.operation}: {when}{chosen}."
+        answers = ", ".join(_said(reply) for _, reply in self.calls)
+        return f"{_capital(self.actor)}, {self.operation}: {verbs} answers {answers}{chosen}."
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _said(reply: Reply) -> str:
+    if reply is None:
+        return "nothing"
+    if isinstance(reply, bytes):
+        return reply.decode("utf-8", "replace").replace("\0", "·")
+    if isinstance(reply, tuple):
+        return f"[{', '.join(map(_said, reply))}]"
+    return str(reply)
+
+
+@dataclass(frozen=True)
+class History:
+    """A way through a world, and what is wrong at its end.
+
+    Attributes:
+        world: whose history it is.
+        scripts: the script set it was explored with.
+        server_kind: where its calls were made.
+        initial: the keyspace in the beginning.
+        moves: what happened, in order.
+        promise, says: what is broken at its end; empty for a history that shows something else.
+    """
+
+    world: World
+    scripts: ScriptSet
+    server_kind: ServerKind
+    initial: Snapshot
+    moves: tuple[Moved, ...]
+    promise: str = ""
+    says: str = ""
+
+    def __len__(self) -> int:
+        return len(self.moves)
+
+    def __repr__(self) -> str:
+        return f"<history of {len(self)} moves in {self.world.name}: {self.promise} {self.says}>"
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The moves in plain words, and at the end what is broken."""
+        told = [f"{n}. {move.sentence}" for n, move in enumerate(self.moves, start=1)]
+        return (*told, f"So {self.promise} is broken: {self.says}.") if self.says else tuple(told)
+
+    @cached_property
+    def trace(self) -> Trace:
+        """The history as a trace: a step for each move, to be opened in a `StepPlayer`, down to the Lua lines."""
+        steps: list[Step] = []
+        runs: dict[str, int] = {}
+        last = len(self.moves) - 1
+        count = 0
+        for n, move in enumerate(self.moves):
+            if move.actor and (move.fresh or move.actor not in runs):
+                runs[move.actor], count = count, count + 1
+            run = runs[move.actor] if move.actor else count
+            if not move.actor:
+                count += 1
+            says = f" {self.promise} is broken: {self.says}." if n == last and self.says else ""
+            operation = f"{move.actor} · {move.operation}" if move.actor else move.kind
+            records = tuple(CallRecord(call, reply, move.before, move.after) for call, reply in move.calls)
+            if records:
+                lost = ReplyLost("sim://", records[0].call.verb) if move.kind == "lost" else None
+                flush: Flush[Any] = Flush(tuple(call for call, _ in move.calls), atomic=move.atomic)
+                steps.append(Step(operation, run, move.trip, flush, records, move.before, move.after, lost))
+                if says:
+                    steps.append(_marked("the verdict", count + 1, move.after, move.after, says.strip()))
+                continue
+            steps.append(_marked(operation, run, move.before, move.after, f"{move.sentence}{says}"))
+        return Trace.assembled(self.scripts, self.server_kind, self.initial, steps)
+
+    # --- on paper ---------------------------------------------------------------------------------------------------
+
+    def as_json(self) -> dict[str, Any]:
+        """The history as JSON holds it: enough to make the same moves again."""
+        faults = self.world.faults
+        return {
+            "format": FORMAT,
+            "scenario": self.world.name,
+            "scripts": self.scripts.name,
+            "faults": {
+                "crashes": faults.crashes,
+                "lost_replies": faults.lost_replies,
+                "lapses": faults.lapses,
+                "redeliveries": faults.redeliveries,
+                "poisons": faults.poisons,
+                "script_flushes": faults.script_flushes,
+            },
+            "promise": self.promise,
+            "says": self.says,
+            "moves": [
+                {
+                    "actor": move.actor,
+                    "kind": move.kind,
+                    "operation": move.operation,
+                    "calls": [call.verb for call, _ in move.calls],
+                    "choice": move.choice,
+                    "what": move.what,
+                    "fault": move.fault,
+                }
+                for move in self.moves
+            ],
+            "sentences": list(self.sentences),
+        }
+
+    def command(self, file: str) -> str:
+        """The command that replays it once it is saved."""
+        return f"emqkit replay {file}"
+
+
+def _marked(operation: str, run: int, before: Snapshot, after: Snapshot, sentence: str) -> Step:
+    return Step(operation, run, 1, Flush(()), (), before, after, None, sentence)
+
+
+def save(history: History, path: str | os.PathLike[str]) -> Path:
+    """Write a history to a file; `emqkit replay FILE` makes its moves again."""
+    place = Path(path)
+    place.write_text(json.dumps(history.as_json(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return place
+
+
+def load(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a saved history. Raises `BadArgument` when the file is none."""
+    try:
+        saved = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadArgument("history file", str(path), f"cannot be read ({error})") from None
+    if not isinstance(saved, dict) or saved.get("format") != FORMAT:
+        raise BadArgument("history file", str(path), f"does not say {FORMAT!r}; `emqkit explore` writes such files")
+    return saved

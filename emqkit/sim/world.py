@@ -1,0 +1,202 @@
+"""A world is what the explorer explores: flows, the actors around them, and a budget for each fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from emqkit import keys
+from emqkit.arguments import to_bytes
+from emqkit.flows import Child, Flow
+from emqkit.ids import Minter
+from emqkit.sim.actors import Actor, Kit
+from emqkit.sim.faults import Faults
+from emqkit.transitions import Policy
+from emqkit.wire import Program
+
+__all__ = ["Link", "Owed", "Planned", "World", "planned"]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A flow of the world, every id given: what it is owed is checked, whoever lands it and when."""
+
+    queue: str
+    flow: Flow
+
+
+def planned(queue: str, *flows: Flow) -> tuple[Planned, ...]:
+    """Flows of one queue with their missing ids minted, the same ones every time."""
+    minter = Minter.fixed()
+    return tuple(Planned(queue, flow.with_ids(minter)) for flow in flows)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One declared child: where it runs, whose it is, and what its death shall do."""
+
+    id: str
+    queue: str
+    parent_id: str
+    parent_queue: str
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """One declared parent, inner nodes included.
+
+    Attributes:
+        id: the parent.
+        queue: where it lives.
+        links: its direct children, in spec order.
+        flow: which of the world's flows, from 0.
+        one_step: whether its flow is one level in one queue, and so lands in one script.
+        root: whether it is the flow's root.
+    """
+
+    id: str
+    queue: str
+    links: tuple[Link, ...]
+    flow: int
+    one_step: bool
+    root: bool
+
+
+@dataclass(frozen=True)
+class World:
+    """Flows, actors and fault budgets: everything that is explored.
+
+    Attributes:
+        name: how it is called.
+        actors: who acts; equal ones are interchangeable, and are numbered to tell them apart in a history.
+        flows: what the promises are about, ids given (see `planned`).
+        faults: how often each thing may go wrong.
+        landed: whether the flows are there from the start; if not, a `Producer` lands them.
+        setup: more that is there from the start: a function from the kit to programs, run in order before exploring.
+        about: names of the promises this world is there to try; None for all that concern it.
+        witnesses: what must really have happened somewhere for any promise to hold here.
+        summary: one sentence for the catalogue.
+    """
+
+    name: str
+    actors: tuple[Actor, ...]
+    flows: tuple[Planned, ...] = ()
+    faults: Faults = Faults()
+    landed: bool = True
+    setup: Callable[[Kit], Iterable[Program[Any]]] | None = None
+    about: tuple[str, ...] | None = None
+    witnesses: tuple[str, ...] = ()
+    summary: str = ""
+
+    def with_faults(self, **budgets: int | None) -> World:
+        """The same world with some budgets changed; None leaves one as it is."""
+        given: dict[str, Any] = {name: budget for name, budget in budgets.items() if budget is not None}
+        return replace(self, faults=replace(self.faults, **given))
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """What each actor is called in a history: its title, numbered where several are equal."""
+        seen: dict[Actor, int] = {}
+        names = []
+        for actor in self.actors:
+            seen[actor] = seen.get(actor, 0) + 1
+            names.append(f"{actor.title} {seen[actor]}" if self.actors.count(actor) > 1 else actor.title)
+        return tuple(names)
+
+    @cached_property
+    def owed(self) -> Mapping[str, Owed]:
+        """Every declared parent by id."""
+        owed: dict[str, Owed] = {}
+        for index, plan in enumerate(self.flows):
+            for parent in _owed(plan, index):
+                owed.setdefault(parent.id, parent)
+        return owed
+
+    @cached_property
+    def links(self) -> Mapping[str, Link]:
+        """Every declared child by id."""
+        links: dict[str, Link] = {}
+        for parent in self.owed.values():
+            for link in parent.links:
+                links.setdefault(link.id, link)
+        return links
+
+    @cached_property
+    def queues(self) -> tuple[str, ...]:
+        """The queues its flows run in."""
+        named = {parent.queue for parent in self.owed.values()} | {link.queue for link in self.links.values()}
+        return tuple(sorted(named))
+
+    @cached_property
+    def labels(self) -> Mapping[str, str]:
+        """What sentences call each id: its payload."""
+        labels: dict[str, str] = {}
+
+        def note(node: Flow | Child) -> None:
+            if node.id is not None:
+                labels[node.id] = to_bytes(node.payload).decode("utf-8", "replace")
+            for child in node.children:
+                note(child)
+
+        for plan in self.flows:
+            note(plan.flow)
+        return labels
+
+    def label(self, id: str) -> str:
+        """What a sentence calls an id."""
+        return self.labels.get(id, id)
+
+    @cached_property
+    def flow_of(self) -> Mapping[str, frozenset[int]]:
+        """Which flows declare an id."""
+        found: dict[str, set[int]] = {}
+        for index, plan in enumerate(self.flows):
+            for id in _ids(plan.flow):
+                found.setdefault(id, set()).add(index)
+        return {id: frozenset(indexes) for id, indexes in found.items()}
+
+    def ids_of(self, index: int) -> frozenset[str]:
+        """Every id one of its flows declares."""
+        return frozenset(_ids(self.flows[index].flow))
+
+    @property
+    def lands_later(self) -> bool:
+        """Whether somebody lands flows while the world runs."""
+        return any(actor.role == "producer" for actor in self.actors)
+
+    def served(self, queue: str) -> tuple[str, ...]:
+        """What a queue lacks of what P3 presupposes: a worker that settles, a reaper, and a Pump if it may signal."""
+        roles = {actor.role for actor in self.actors if queue in actor.queues}
+        needs = ["worker", "reaper", *(["pump"] if self._signals(queue) else [])]
+        return tuple(role for role in needs if role not in roles)
+
+    def _signals(self, queue: str) -> bool:
+        crossing = any(link.queue == queue != link.parent_queue for link in self.links.values())
+        return crossing or any(link.id in self.owed and link.queue == queue for link in self.links.values())
+
+
+def _ids(node: Flow | Child) -> list[str]:
+    own = [node.id] if node.id is not None else []
+    return own + [id for child in node.children for id in _ids(child)]
+
+
+def _owed(plan: Planned, index: int) -> list[Owed]:
+    flow = plan.flow
+    one_step = all(not child.children and (child.queue or plan.queue) == plan.queue for child in flow.children)
+    found: list[Owed] = []
+
+    def visit(id: str | None, queue: str, children: Sequence[Child], root: bool) -> None:
+        if id is None:
+            raise ValueError(f"flow {index} of the world has a node without an id; see planned()")
+        keys.job(queue, id)
+        links = tuple(Link(str(child.id), child.queue or queue, id, queue, child.policy) for child in children)
+        found.append(Owed(id, queue, links, index, one_step, root))
+        for child in children:
+            if child.children:
+                visit(child.id, child.queue or queue, child.children, False)
+
+    visit(flow.id, plan.queue, flow.children, True)
+    return found
