@@ -269,6 +269,8 @@ class _Making:
         scripts = self._trace.scripts
         total = self._totals[step.run]
         where = f"{step.operation or 'an operation'} · round trip {step.number} of {total}"
+        if step.mark:
+            where = step.operation
         one = len(step.flush.calls) == 1
         if not step.flush.atomic:
             for number, record in enumerate(step.calls, start=1):
