@@ -17,14 +17,14 @@ help:
 
 # JupyterLab refuses to run as root unless told; a container often has nobody else.
 lab: $(VENV)/installed
-	$(BIN)/jupyter-lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks
+	$(BIN)/python -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks
 
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 lint: $(VENV)/installed-test
-	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m mypy
 
 verdicts: $(VENV)/installed-test
 	$(BIN)/python -m emqkit explore $(ARGS)
