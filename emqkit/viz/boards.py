@@ -20,11 +20,11 @@ from emqkit.viz.theme import BOARD_CSS, MARKS
 
 __all__ = ["Picture", "Plan", "board", "changes_of", "describe", "plan"]
 
-WIDTH = 960
-_LEFT, _INNER = 24, 912
+WIDTH = 860
+_LEFT, _INNER = 22, 816
 _COLUMNS = ("held", "pending", "active", "schedule", "dead")
-_TITLES = {"held": "held: in no set"}
-_COLUMN, _GAP = 172, 13
+_TITLES = {"held": (("h", "held:"), ("s", "in no set"))}
+_COLUMN, _GAP = 156, 9
 _CHIP, _CHIP_GAP = 45, 9
 _ROW = 28
 _CHIPS_SHOWN, _ROWS_SHOWN, _ENTRIES_SHOWN = 8, 24, 8
@@ -252,8 +252,7 @@ def _note(column: str, score: float, row: Mapping[str, bytes] | None, now: int) 
     if row["state"] != _STATE_OF[column]:
         return f"row says {plain(row['state'])}", True
     if column == "active":
-        lease = "lease running" if score > now else "lease lapsed"
-        return f"token {plain(row['attempts'])} · {lease}", False
+        return ("lease running" if score > now else "lease lapsed"), False
     if column == "schedule":
         return ("due later" if score > now else "due now"), False
     if column == "dead" and "last_error" in row:
@@ -475,7 +474,7 @@ def _panel(pen: _Pen, top: float, queue: Queue, room: _Room, changes: _Changes, 
 
 
 def _heading(pen: _Pen, y: float, queue: Queue, changes: _Changes) -> float:
-    name = elided(plain(queue.name), 34)
+    name = elided(plain(queue.name), 30)
     pen.open(f"queue {plain(queue.name)}")
     pen.runs("", _LEFT, y, ("q", name), ("s", f"queue · slot {keys.slot(keys.base(queue.name))}"))
     pen.close()
@@ -515,12 +514,12 @@ def _sets(pen: _Pen, y: float, queue: Queue, room: _Room, changes: _Changes, now
         x = _LEFT + place * (_COLUMN + _GAP)
         pen.rect("bx bh" if column == "held" else "bx", x, y, _COLUMN, height, 8)
         pen.rect(column, x + 12, y + 12, 10, 10, 2)
-        pen.text("h", x + 29, y + 22, _TITLES.get(column, column))
+        pen.runs("", x + 29, y + 22, *_TITLES.get(column, (("h", column),)))
         present = sum(1 for chip in chips if not chip.gone)
         pen.text("s e", x + _COLUMN - 12, y + 22, str(present))
         shown = _most_telling(chips)
         for line, chip in enumerate(shown):
-            _chip(pen, x + 9, y + 34 + line * (_CHIP + _CHIP_GAP) + 3, column, chip)
+            _chip(pen, x + 8, y + 34 + line * (_CHIP + _CHIP_GAP) + 3, column, chip)
         if len(chips) > len(shown):
             pen.text("s", x + 12, y + height - 9, f"and {len(chips) - len(shown)} more")
     return y + height
@@ -535,7 +534,7 @@ def _most_telling(chips: list[_Chip]) -> list[_Chip]:
 
 
 def _chip(pen: _Pen, x: float, y: float, column: str, chip: _Chip) -> None:
-    w = _COLUMN - 18
+    w = _COLUMN - 16
     pen.open(f"{plain(chip.id)} · {chip.payload} · {chip.note}")
     if chip.gone:
         pen.rect("g", x, y, w, _CHIP, 7)
@@ -551,7 +550,7 @@ def _chip(pen: _Pen, x: float, y: float, column: str, chip: _Chip) -> None:
     if chip.payload and room > 1:
         runs.append(("", elided(chip.payload, room)))
     pen.runs("m" + struck, x + 12, y + 19, *runs)
-    pen.text("s b" if chip.warn else "s", x + 12, y + 37, elided(("⚠ " if chip.warn else "") + chip.note, 22))
+    pen.text("s b" if chip.warn else "s", x + 12, y + 37, elided(("⚠ " if chip.warn else "") + chip.note, 19))
     if chip.mark:
         pen.badge(chip.mark, x + w - 3, y + 3)
     pen.close()
@@ -570,11 +569,11 @@ def _fans(pen: _Pen, y: float, queue: Queue, room: _Room, changes: _Changes) -> 
         _counter(pen, _LEFT + 14, y, queue, parent, changes)
         hashes = _fan(queue, parent, changes)
         for place, name in enumerate(_HASHES):
-            x = _LEFT + 226 + place * 230
+            x = _LEFT + 206 + place * 206
             pen.line(x - 14, y + 12, x - 14, y + height - 12)
             pen.text("h", x, y + 25, name)
             entries = hashes[name]
-            pen.text("s e", x + 208, y + 25, str(sum(1 for mark, _, _ in entries if mark != "-")))
+            pen.text("s e", x + 186, y + 25, str(sum(1 for mark, _, _ in entries if mark != "-")))
             if not entries:
                 pen.text("s", x, y + 50, "none")
             shown = entries if len(entries) <= lines else entries[: lines - 1]
@@ -621,16 +620,16 @@ def _counter(pen: _Pen, x: float, y: float, queue: Queue, parent: str, changes: 
 def _hash_line(pen: _Pen, x: float, y: float, mark: str, child: str, value: bytes) -> None:
     pen.open(f"{plain(child)}: {plain(value)}")
     if mark and mark != "-":
-        pen.rect("r t", x - 6, y - 16, 210, 23, 6)
+        pen.rect("r t", x - 6, y - 16, 190, 23, 6)
     start = f"{MARKS[mark]} " if mark else ""
     own = value == keys.text(child)
-    words = "its own id" if own else elided(plain(value), 18)
+    words = "its own id" if own else elided(plain(value), 14 if mark else 16)
     pen.runs("m x" if mark == "-" else "m", x, y, ("b", start + _short(child, 10)), ("s" if own else "", words))
     pen.close()
 
 
-_TABLE = (("id", 26), ("state", 104), ("attempts", 332), ("payload", 412), ("parent", 578), ("policy", 706), ("", 766))
-_CELLS = {"state": 28, "attempts": 9, "payload": 20, "parent": 15, "policy": 6, "": 17}
+_TABLE = (("id", 26), ("state", 100), ("attempts", 318), ("payload", 388), ("parent", 526), ("policy", 648), ("", 698))
+_CELLS = {"state": 27, "attempts": 8, "payload": 17, "parent": 15, "policy": 5, "": 14}
 
 
 def _rows(pen: _Pen, y: float, queue: Queue, room: _Room, changes: _Changes) -> float:
@@ -674,7 +673,7 @@ def _row(pen: _Pen, y: float, queue: Queue, id: str, changes: _Changes) -> None:
             _cells(pen, y, queue, {field: (plain(value), "x") for field, value in lost.items()}, id)
         else:
             pen.text("m s", _LEFT + 26, y, name)
-            pen.text("s", _LEFT + 104, y, "no row")
+            pen.text("s", _LEFT + 100, y, "no row")
         pen.close()
         return
     mark = "+" if touched and len(touched) >= len(row) and not lost and _all_added(touched) else "~" if touched else ""
@@ -746,8 +745,8 @@ def _outbox(pen: _Pen, y: float, queue: Queue, room: _Room, changes: _Changes) -
             pen.text("m b", _LEFT + 8, at, MARKS[mark])
         kind, route, rest = _signal(raw)
         pen.text("b" + struck, _LEFT + 26, at, ("⚠ " if kind == "poison" else "") + kind)
-        pen.text("m" + struck, _LEFT + 124, at, elided(route, 46))
-        pen.text("m" + struck, _LEFT + 500, at, elided(rest, 50))
+        pen.text("m" + struck, _LEFT + 112, at, elided(route, 38))
+        pen.text("m" + struck, _LEFT + 420, at, elided(rest, 48))
         pen.close()
     if len(lines) > len(shown):
         pen.text("s", _LEFT + 26, y + 55 + len(shown) * _ROW, f"and {len(lines) - len(shown)} more")
@@ -793,9 +792,11 @@ def _strangers(
             pen.rect("r t", _LEFT + 3, at - 18.5, _INNER - 6, 25, 6)
         if mark:
             pen.text("m b", _LEFT + 8, at, MARKS[mark])
-        pen.text("m b" + (" x" if mark == "-" else ""), _LEFT + 26, at, elided(plain(key), 38))
-        pen.text("s", _LEFT + 340, at, elided(why, 46))
-        pen.text("m", _LEFT + 652, at, elided(words, 32))
+        parsed = keys.parse(key)
+        within = key if parsed is None else key.removeprefix(keys.base(parsed.queue))  # the panel names the queue
+        pen.text("m b" + (" x" if mark == "-" else ""), _LEFT + 26, at, elided(plain(within), 36))
+        pen.text("s", _LEFT + 318, at, elided(why, 40))
+        pen.text("m", _LEFT + 596, at, elided(words, 26))
         pen.close()
     if len(lines) > len(shown):
         pen.text("s", _LEFT + 26, y + 55 + len(shown) * _ROW, f"and {len(lines) - len(shown)} more")

@@ -332,7 +332,7 @@ class View {
     source.hidden = !shown && !this.lined;
     if (!shown) {
       if (this.lined && painted.source !== null) {
-        source.replaceChildren(make("summary", "", "No script runs in this step"), make("div", "emqkit-pane"));
+        source.replaceChildren(make("summary", "", "A plain command: no script runs in this step"), make("div", "emqkit-pane"));
       }
       painted.source = null;
       return;

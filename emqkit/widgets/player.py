@@ -24,12 +24,21 @@ from emqkit.trace import Trace
 from emqkit.viz.frames import Film, Frame
 from emqkit.viz.theme import BOARD_CSS, theme_css
 
-__all__ = ["StepPlayer"]
+__all__ = ["Sentence", "StepPlayer"]
 
 
 @cache
 def _file(name: str) -> str:
     return resources.files("emqkit.widgets").joinpath(name).read_text("utf-8")
+
+
+class Sentence(str):
+    """A sentence that shows itself without quotation marks where it is a cell's last value."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 class StepPlayer(anywidget.AnyWidget):
@@ -98,15 +107,15 @@ class StepPlayer(anywidget.AnyWidget):
         return self._film.frames[self.index]
 
     @property
-    def sentence(self) -> str:
+    def sentence(self) -> Sentence:
         """What happened in the step it is at."""
-        return self.frame.sentence
+        return Sentence(self.frame.sentence)
 
     def __len__(self) -> int:
         """How many steps there are, the start included."""
         return len(self._film.frames)
 
-    def load(self, trace: Trace, at: Literal["first", "last"] | int = "first") -> str:
+    def load(self, trace: Trace, at: Literal["first", "last"] | int = "first") -> Sentence:
         """Show another trace, or the same one grown longer; `at` says which step."""
         self._take(trace)
         last = len(self) - 1
@@ -123,51 +132,51 @@ class StepPlayer(anywidget.AnyWidget):
 
     # --- the verbs, as on the buttons -------------------------------------------------------------------------------
 
-    def first(self) -> str:
+    def first(self) -> Sentence:
         """Go to the start, before anything was sent."""
         return self._go(0)
 
-    def last(self) -> str:
+    def last(self) -> Sentence:
         """Go to the last step."""
         return self._go(len(self) - 1)
 
-    def forward(self) -> str:
+    def forward(self) -> Sentence:
         """Go one step on, whatever its depth."""
         return self._go(min(self.index + 1, len(self) - 1))
 
-    def back(self) -> str:
+    def back(self) -> Sentence:
         """Go one step back."""
         return self._go(max(self.index - 1, 0))
 
-    def into(self) -> str:
+    def into(self) -> Sentence:
         """Go into what comes next: a round trip's first call, a call's first line. With nothing inside, one step on."""
         return self.forward()
 
-    def over(self) -> str:
+    def over(self) -> Sentence:
         """Go over what is inside: to the next step that is no deeper than this one."""
         return self._next(lambda depth, here: depth <= here)
 
-    def out(self) -> str:
+    def out(self) -> Sentence:
         """Go out to the end of the call or the round trip this step is inside of."""
         return self._next(lambda depth, here: depth < here)
 
-    def play(self) -> str:
+    def play(self) -> Sentence:
         """Let the browser step on by itself, from the start if it is at the end; without a browser nothing moves."""
         if self.index == len(self) - 1:
             self.index = 0
         self.playing = True
         return self.sentence
 
-    def pause(self) -> str:
+    def pause(self) -> Sentence:
         """Stop playing."""
         self.playing = False
         return self.sentence
 
-    def _go(self, index: int) -> str:
+    def _go(self, index: int) -> Sentence:
         self.index = index
         return self.sentence
 
-    def _next(self, wanted: Callable[[int, int], bool]) -> str:
+    def _next(self, wanted: Callable[[int, int], bool]) -> Sentence:
         frames = self._film.frames
         here = self.frame.depth
         ahead = (number for number in range(self.index + 1, len(frames)) if wanted(frames[number].depth, here))
@@ -180,7 +189,7 @@ class StepPlayer(anywidget.AnyWidget):
         return self._film.twin(self._key)
 
     def __repr__(self) -> str:
-        return self.sentence
+        return str(self.sentence)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         bundle = super()._repr_mimebundle_(**kwargs)
