@@ -26,6 +26,7 @@ from emqkit.errors import (
     ScriptArity,
     ScriptMissing,
     StaleToken,
+    Stopped,
     Unreachable,
     UnsuitableServer,
     WrongNamespace,
@@ -85,6 +86,11 @@ ONE_OF_EACH: list[tuple[EmqError, dict[str, object], list[str]]] = [
         ScriptMissing("clam", "published"),
         {"script": "clam", "where": "published"},
         ["clam", "published", "Check the name"],
+    ),
+    (
+        Stopped("flows.add", 1),
+        {"operation": "flows.add", "calls": 1},
+        ["flows.add", "after 1 call;", "what was done stays done"],
     ),
     (
         Unreachable("valkey://here", "refused"),
