@@ -22,7 +22,8 @@ end
 local from = 0
 if mode ~= 'at' then
   local time = redis.call('TIME')
-  from = time[1] * 1000 + math.floor(time[2] / 1000)
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  from = now
 end
 local due = from + tonumber(ms)
 

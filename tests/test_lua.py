@@ -505,6 +505,16 @@ def test_reap_takes_back_lapsed_leases_and_keeps_their_attempts(room: Room) -> N
     room.leaves(0, "reap", ["active", "pending"], [room.base])
 
 
+@pytest.mark.parametrize(
+    ("name", "source", "args"), [("promote", "schedule", [10]), ("reap", "active", [])], ids=["promote", "reap"]
+)
+def test_an_hour_ago_is_due_and_in_an_hour_is_not(room: Room, name: str, source: str, args: list[int]) -> None:
+    now = room.now()
+    room.write(**{source: zset(**{A: now - 3_600_000, B: now + 3_600_000})})
+    assert room.run(name, [source, "pending"], [room.base, *args]) == 1
+    assert room.holds()["pending"] == ids(A)
+
+
 def test_reap_takes_at_most_a_hundred_in_one_step(room: Room) -> None:
     jobs = [f"JOB{number:011d}" for number in range(103)]
     room.write(active=zset(**{job: 1000 + place for place, job in enumerate(jobs)}))
@@ -855,6 +865,13 @@ def test_a_native_command_does_and_answers_what_the_flat_script_does(
         flat = completion(room, "flat", token) if maximum is None else failure(room, "flat", token, maximum)
         outcomes.append(outcome(room, script, *flat))
     assert outcomes[0] == outcomes[1]
+
+
+def test_a_native_failure_counts_its_delay_on_the_clock_of_the_server(room: Room) -> None:
+    claimed(room)
+    before = room.now()
+    assert room.run("native_fail", *failure(room, "flat", max=3, delay=7_200_000)) == "scheduled"
+    assert before <= room.score("schedule", A) - 7_200_000 <= room.now()
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)

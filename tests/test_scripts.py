@@ -501,6 +501,15 @@ def test_a_script_reads_the_clock_at_most_once(path: Path) -> None:
     assert code.count("'TIME'") <= 1
 
 
+def test_all_transitions_read_the_clock_by_the_same_lines() -> None:
+    for read in ScriptSet.load("published"):
+        lines = [line.strip() for line in read.source.split("\n") if "TIME" in line or "time[" in line]
+        assert lines in (
+            [],
+            ["local time = redis.call('TIME')", "local now = time[1] * 1000 + math.floor(time[2] / 1000)"],
+        ), read.name
+
+
 def test_no_transition_uses_cjson_or_draws_lots() -> None:
     for read in ScriptSet.load("published"):
         code = re.sub(r"--.*", "", read.source)
