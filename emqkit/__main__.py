@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import emqkit
 from emqkit.errors import EmqError
@@ -37,8 +38,25 @@ def doctor(arguments: argparse.Namespace) -> int:
     return 0 if found.well else 1
 
 
+def _explorer(function: str) -> Callable[[Any], Any]:
+    """A function of the explorer's command line, imported when it is called."""
+
+    def call(given: Any) -> Any:
+        from emqkit.sim import cli
+
+        return getattr(cli, function)(given)
+
+    return call
+
+
 COMMANDS = {
     "doctor": Command("say which versions are installed and what works here", doctor),
+    "explore": Command(
+        "try every order of calls and every placement of faults",
+        _explorer("run_explore"),
+        _explorer("declare_explore"),
+    ),
+    "replay": Command("make the moves of a saved history again", _explorer("run_replay"), _explorer("declare_replay")),
 }
 
 

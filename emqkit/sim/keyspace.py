@@ -270,7 +270,8 @@ class Bench:
         self._held = after
         found, metrics = parts_of(after)
         own = home(calls)
-        if own is not None and (stray := {part.queue for part in found} - {own}):
+        given = {part.queue: part for part in parts}
+        if own is not None and (stray := [p.queue for p in found if p.queue != own and given.get(p.queue) != p]):
             raise StrayWrite(", ".join(call.verb for call in calls), stray)
         return Effect(replies, found, bool(metrics))
 

@@ -427,7 +427,7 @@ class _Once(Promise):
             if before is after or owed.id not in after.members("pending"):
                 continue
             state = before.state(owed.id)
-            if owed.id in before.members("pending") and after.state(owed.id) == state:
+            if owed.id in before.members("pending") and (state == "pending" or after.state(owed.id) != "pending"):
                 continue
             who = world.label(owed.id)
             if before.row(owed.id) is None:
@@ -593,7 +593,8 @@ class _Isolated(Promise):
 class _Repeatable(Promise):
     def concerns(self, world: World) -> str | None:
         faults = world.faults
-        again = faults.crashes or faults.lost_replies or faults.redeliveries
+        roles = {actor.role for actor in world.actors}
+        again = faults.lost_replies or faults.redeliveries or (faults.crashes and roles & {"pump", "producer"})
         again = again or any(getattr(actor, "repeats", 0) for actor in world.actors)
         return None if again else "nobody has a reason to repeat anything in this world"
 
@@ -637,7 +638,7 @@ class _CleanRefusal(Promise):
             counts = call.verb in ("reap", "promote")  # their 0 is a count
             refused = isinstance(reply, ErrorReply) and reply.code.startswith("EMQ")
             if refused or (reply in (0, -1) and not counts):
-                yield f"{call.verb} answered {reply} and changed something"
+                yield f"{call.verb} answered {reply!s} and changed something"
         for program, done in move.ended:
             if program == move.program and isinstance(done.error, UNSENT):
                 yield f"{program.name} says that nothing was sent, after it had sent something"

@@ -1,36 +1,313 @@
-"""The worlds that are explored by name: each says who acts, what may go wrong, and which promises it is there to try."""
+"""The worlds that are explored by name: each says who acts, what may go wrong, and what it is there to try.
+
+None of them is tuned until it is quiet. They are small on purpose: what breaks a promise mostly breaks it with two
+children and one fault, and a small world is explored whole. Every budget can be raised from the command line.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from types import MappingProxyType
 
 from emqkit import keys
 from emqkit.errors import BadArgument
 from emqkit.flows import Child, Flow
-from emqkit.sim.actors import Deed, Operator, Producer, PumpActor, Reaper, Worker
-from emqkit.sim.faults import Faults
+from emqkit.sim.actors import Deed, Operator, Producer, Promoter, PumpActor, Reaper, Worker
+from emqkit.sim.faults import Faults, Poison
 from emqkit.sim.world import World, planned
 
 __all__ = ["SCENARIOS", "scenario"]
 
+REDELIVERED = "a re-delivery really happened"
+BETWEEN = "a crash hit pump.sweep between flow_deliver and LTRIM"
 
-def _flagship() -> World:
-    flows = planned("orders", Flow("order", [Child(name, queue="stock") for name in ("pick", "pack", "label")]))
-    return World(
+
+def _two(queue: str | None = None, *, ignore_second: bool = False) -> Flow:
+    return Flow("order", [Child("pick", queue), Child("pack", queue, "ignore" if ignore_second else "fail")])
+
+
+def _worlds() -> Iterator[World]:
+    crossing = planned("orders", _two("stock"))
+    same = planned("orders", _two())
+    mixed = planned("orders", _two(ignore_second=True))
+    mixed_crossing = planned("orders", _two("stock", ignore_second=True))
+    parent = str(same[0].flow.id)
+    pick, pack = (str(child.id) for child in same[0].flow.children)
+
+    # --- crashes, lapses and lost replies around a flow that has landed -------------------------------------------
+    yield World(
         "flagship",
+        (Worker("stock"), Worker("stock"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
+        planned("orders", Flow("order", [Child(name, "stock") for name in ("pick", "pack", "label")])),
+        Faults(crashes=2, lost_replies=1, lapses=1),
+        witnesses=(REDELIVERED, BETWEEN, "a lapsed lease was reaped"),
+        summary="three children in another queue, two workers, a Pump, and everything that can go wrong at once",
+    )
+    yield World(
+        "pump-crashes",
+        (Worker("stock"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
+        crossing,
+        Faults(crashes=3),
+        witnesses=(REDELIVERED, BETWEEN),
+        summary="the promise of the Pump: it crashes in any of its gaps, again and again",
+    )
+    yield World(
+        "same-queue",
+        (Worker("orders"), Worker("orders"), Reaper("orders")),
+        same,
+        Faults(crashes=2, lost_replies=1),
+        summary="a flow in one queue; workers crash and lose replies",
+    )
+    yield World(
+        "lapses",
+        (Worker("orders"), Worker("orders"), Reaper("orders")),
+        same,
+        Faults(lapses=2),
+        witnesses=("a lapsed lease was reaped",),
+        summary="leases lapse under workers that are alive and settle all the same",
+    )
+    yield World(
+        "heartbeats",
+        (Worker("orders", heartbeats=True), Worker("orders"), Reaper("orders")),
+        same,
+        Faults(lapses=1),
+        witnesses=("a lease was extended", "a lapsed lease was reaped"),
+        summary="a worker extends its lease, in time or too late",
+    )
+    yield World(
+        "script-flush",
+        (Worker("stock"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
+        crossing,
+        Faults(script_flushes=1, crashes=1),
+        summary="the server forgets its scripts in the middle of it",
+    )
+    # --- failures and their policies ------------------------------------------------------------------------------
+    yield World(
+        "failures",
+        (Worker("orders", "either"), Worker("orders", "either"), Reaper("orders")),
+        mixed,
+        Faults(crashes=1),
+        summary="children die of their only failure, one failing its parent, one ignored",
+    )
+    yield World(
+        "failures-cross-queue",
+        (Worker("stock", "either"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
+        mixed_crossing,
+        Faults(crashes=1, redeliveries=1),
+        witnesses=(REDELIVERED,),
+        summary="deaths in another queue, delivered by a Pump, once more than needed",
+    )
+    yield World(
+        "retries",
+        (Worker("orders", "either", max_attempts=2), Worker("orders"), Promoter("orders"), Reaper("orders")),
+        mixed,
+        Faults(crashes=1),
+        summary="a failure is tried again later, and the second one is a death",
+    )
+    yield World(
+        "repeated-settles",
+        (Worker("orders", "either"), Worker("orders"), Reaper("orders")),
+        mixed,
+        Faults(lost_replies=1),
+        witnesses=("a settle was repeated",),
+        summary="a settle's reply is lost, and the worker settles again with the same token",
+    )
+    yield World(
+        "repeated-retries",
+        (Worker("orders", "fail", max_attempts=2), Worker("orders"), Promoter("orders"), Reaper("orders")),
+        mixed,
+        Faults(lost_replies=1),
+        witnesses=("a settle was repeated",),
+        summary="the same for a failure that is not the last one",
+    )
+    # --- landing, stopped anywhere and tried again by id ----------------------------------------------------------
+    yield World(
+        "landing",
+        (Producer("orders", (same[0].flow,)), Worker("orders"), Reaper("orders")),
+        same,
+        Faults(crashes=1, lost_replies=1),
+        landed=False,
+        witnesses=("an add was repeated",),
+        summary="the producer of a one-queue flow is stopped anywhere and adds it again by id",
+    )
+    yield World(
+        "landing-cross-queue",
         (
-            Worker("stock"),
+            Producer("orders", (crossing[0].flow,)),
             Worker("stock"),
             Worker("orders"),
             PumpActor("stock"),
             Reaper("stock"),
             Reaper("orders"),
         ),
-        flows,
-        Faults(crashes=2, lost_replies=1, lapses=1),
-        summary="a parent and three children in another queue",
+        crossing,
+        Faults(crashes=1),
+        landed=False,
+        witnesses=("an add was repeated",),
+        summary="the same for children in another queue: parent first, then each child",
+    )
+    yield World(
+        "landing-and-dying",
+        (Producer("orders", (mixed[0].flow,)), Worker("orders", "fail"), Reaper("orders")),
+        mixed,
+        landed=False,
+        summary="children are claimed and die while their policies are still on the way",
+    )
+    yield World(
+        "added-twice",
+        (Producer("orders", (same[0].flow,), repeats=1), Worker("orders"), Reaper("orders")),
+        same,
+        landed=False,
+        witnesses=("an add was repeated",),
+        summary="nothing fails; the same add is done once more although it was answered",
+    )
+    foreign = Flow("foreign", [Child("alien", id="ORD" + pick[3:])])
+    batch = planned("orders", _two(), foreign, Flow("late", [Child("wrap")]))
+    yield World(
+        "bulk",
+        (Producer("orders", tuple(plan.flow for plan in batch), bulk=True), Worker("orders"), Reaper("orders")),
+        batch,
+        Faults(crashes=1),
+        landed=False,
+        witnesses=("a flow failed to land",),
+        summary="three flows in one batch, the one in the middle refused; the batch is stopped and added again",
+    )
+    batch = planned("orders", _two("stock"), Flow("foreign", [Child("alien", "stock", id="ORD" + pick[3:])]))
+    yield World(
+        "bulk-cross-queue",
+        (
+            Producer("orders", tuple(plan.flow for plan in batch), bulk=True),
+            Worker("stock"),
+            Worker("orders"),
+            PumpActor("stock"),
+            Reaper("stock"),
+            Reaper("orders"),
+        ),
+        batch,
+        landed=False,
+        witnesses=("a flow failed to land",),
+        summary="a batch across queues: the refused flow leaves its parent held",
+    )
+    # --- trees ----------------------------------------------------------------------------------------------------
+    tree = planned("orders", Flow("root", [Child("branch", children=[Child("leaf")])]))
+    yield World(
+        "tree",
+        (Worker("orders", "either"), Worker("orders"), PumpActor("orders"), Reaper("orders")),
+        tree,
+        Faults(crashes=2, lost_replies=1),
+        summary="two levels in one queue; an inner node is released, works or dies, and so decides over the root",
+    )
+    yield World(
+        "tree-landing",
+        (Producer("orders", (tree[0].flow,)), Worker("orders"), PumpActor("orders"), Reaper("orders")),
+        tree,
+        Faults(crashes=1),
+        landed=False,
+        witnesses=("an add was repeated",),
+        summary="a tree lands node by node while a worker already works on it, and is added again",
+    )
+    yield World(
+        "climbing",
+        (Worker("orders", "fail"), PumpActor("orders"), Reaper("orders")),
+        planned("orders", Flow("root", [Child("branch", children=[Child("twig", children=[Child("leaf")])])])),
+        Faults(crashes=1, lost_replies=1),
+        witnesses=("a child died",),
+        summary="a leaf dies, and its death climbs three levels, by a retry and by the Pump, with a crash anywhere",
+    )
+    yield World(
+        "climbing-cross-queue",
+        (
+            Worker("stock", "fail"),
+            Worker("orders"),
+            PumpActor("stock"),
+            PumpActor("orders"),
+            Reaper("stock"),
+            Reaper("orders"),
+        ),
+        planned("orders", Flow("root", [Child("branch", children=[Child("leaf", "stock")])])),
+        Faults(crashes=1),
+        witnesses=("a child died",),
+        summary="the same with the leaf in another queue: both levels climb by Pumps",
+    )
+    # --- Pumps ----------------------------------------------------------------------------------------------------
+    yield World(
+        "two-pumps",
+        (Worker("stock"), Worker("orders"), PumpActor("stock"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
+        crossing,
+        witnesses=(REDELIVERED,),
+        summary="two Pumps sweep one queue, and nothing else goes wrong",
+    )
+    yield World(
+        "re-delivery",
+        (Worker("stock"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
+        crossing,
+        Faults(redeliveries=2),
+        witnesses=(REDELIVERED,),
+        summary="entries come a second and a third time after they were trimmed, also when the parent is done",
+    )
+    spoilt = keys.subkey("orders", parent, "processed")
+    yield World(
+        "poison",
+        (Worker("stock"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
+        crossing,
+        Faults(
+            poisons=1,
+            poison=(
+                Poison("an entry with too few fields", "stock", entry=b"orders\0nobody"),
+                Poison(
+                    "an entry with an ill-formed id", "stock", entry=b"orders\0nobody\0" + pick.encode() + b"\0done"
+                ),
+                Poison("the parent's processed turns out to be a string", "orders", spoil=spoilt),
+            ),
+        ),
+        summary="an outbox entry that nobody can deliver, with good ones behind it",
+    )
+    # --- operators ------------------------------------------------------------------------------------------------
+    yield World(
+        "reprocessed-child",
+        (Worker("orders", "either"), Reaper("orders"), Operator((Deed("reprocess", "orders", pack),))),
+        mixed,
+        witnesses=("a child whose outcome was recorded ran again",),
+        summary="an operator reprocesses a dead child whose outcome its parent already has",
+    )
+    yield World(
+        "reprocessed-parent",
+        (Worker("orders", "either"), Reaper("orders"), Operator((Deed("reprocess", "orders", parent),))),
+        same,
+        witnesses=("a dead job was reprocessed",),
+        summary="an operator reprocesses a parent that died of a child, while a sibling is still out",
+    )
+    yield World(
+        "removed-child",
+        (Worker("orders"), Worker("orders"), Reaper("orders"), Operator((Deed("remove", "orders", pick),))),
+        same,
+        Faults(lapses=1),
+        witnesses=("a job was removed",),
+        summary="an operator removes a child, wherever it stands",
+    )
+    yield World(
+        "removed-parent",
+        (Worker("orders"), Worker("orders"), Reaper("orders"), Operator((Deed("remove", "orders", parent),))),
+        same,
+        witnesses=("a job was removed",),
+        summary="an operator removes a held parent while its children run",
+    )
+    yield World(
+        "pause",
+        (
+            Worker("orders"),
+            Worker("orders"),
+            Reaper("orders"),
+            Operator((Deed("pause", "orders"), Deed("resume", "orders"))),
+        ),
+        same,
+        Faults(crashes=1, lost_replies=1),
+        summary="an operator pauses the queue and resumes it",
     )
 
 
-SCENARIOS = {world.name: world for world in (_flagship(),)}
+SCENARIOS = MappingProxyType({world.name: world for world in _worlds()})
+"""Every listed world by name."""
 
 
 def scenario(name: str) -> World:

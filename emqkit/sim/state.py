@@ -2,8 +2,8 @@
 
     state = world-side (keyspace, forgotten scripts, facts) · what every actor is at · budgets left
 
-An actor is at a *local*: its program, the replies so far (those of the flush in flight included), its memory. The effect
-of a call depends on one queue's contents and the call alone, so it is really made once, and remembered; what a local
+An actor is at a *local*: its program, the replies so far (those of the flush in flight included), its memory. What a
+call does depends on one queue's contents and the call alone, so it is really made once, and remembered; what a local
 becomes depends on the reply alone. So a graph of millions of moves needs a few thousand real calls.
 """
 
@@ -121,19 +121,30 @@ class Machine:
 
     Args:
         world: what is explored.
-        server: a private server, which is emptied.
+        bench: where calls are made.
         promises: which promises are checked.
         flush_is_one_move: the weaker atom, kept to be caught by tests: a flush taken as one move.
+        remembers: whether an effect known already is not made again; without it every call is really made.
+        confined: whether a call is made on its own queue's part alone; without it on the whole keyspace.
     """
 
     def __init__(
-        self, world: World, bench: Bench, promises: tuple[Promise, ...] = PROMISES, *, flush_is_one_move: bool = False
+        self,
+        world: World,
+        bench: Bench,
+        promises: tuple[Promise, ...] = PROMISES,
+        *,
+        flush_is_one_move: bool = False,
+        remembers: bool = True,
+        confined: bool = True,
     ) -> None:
         self.world = world
         self.bench = bench
         self.kit = Kit(bench.server)
         self.promises = promises
         self.flush_is_one_move = flush_is_one_move
+        self.remembers = remembers
+        self.confined = confined
         self.kinds: tuple[Actor, ...] = tuple(dict.fromkeys(world.actors))
         self.parts: list[Part] = []
         self._part_ids: dict[Part, int] = {}
@@ -336,7 +347,7 @@ class Machine:
         keyspace = self.keyspace_id([self.part_id(part) for part in parts])
         known: set[tuple[Any, ...]] = set()
         if self.world.landed:
-            for index, plan in enumerate(self.world.flows):
+            for index in range(len(self.world.flows)):
                 known.add(("added", index))
                 known |= {("landed", id) for id in self.world.ids_of(index)}
         side = self.side(keyspace, self.cache_id(frozenset()), self.facts_id(frozenset(known)))
@@ -348,7 +359,7 @@ class Machine:
         local = self.locals[number]
         if local.flush is None:
             return ()
-        keyspace, cache, facts = self.sides[side]
+        keyspace, cache, _ = self.sides[side]
         forgotten = self.caches[cache]
         script = local.calls[0].verb if len(local.calls) == 1 and local.calls[0].kind == "script" else ""
         whole = local.flush.atomic or self.flush_is_one_move
@@ -410,7 +421,7 @@ class Machine:
         if local.flush is None:
             return ()
         lost = ReplyLost("sim://", local.flush.calls[0].verb)
-        keyspace, cache, facts = self.sides[side]
+        keyspace, cache, _ = self.sides[side]
         outcomes = [
             self._outcome(side, (), Label("lost", number, what="before", fault=LOST), way)
             for way in self.deliver(number, lost)
@@ -506,11 +517,11 @@ class Machine:
     def _effect(
         self, keyspace: int, calls: tuple[Call[Any], ...], number: int, atomic: bool
     ) -> tuple[tuple[Reply, ...], int, bool]:
-        own = home(calls)
+        own = home(calls) if self.confined else None
         if own is None:
             key: tuple[Hashable, int] = (self.keyspaces[keyspace], number)
             known = self._effects.get(key)
-            if known is None:
+            if known is None or not self.remembers:
                 made = self.bench.make(tuple(self.parts[n] for n in self.keyspaces[keyspace]), calls, atomic)
                 known = (made.replies, tuple(self.part_id(part) for part in made.parts), made.metrics)
                 self._effects[key] = known
@@ -522,7 +533,7 @@ class Machine:
             held = self.part_id(Part(own, Snapshot()))
         key = (held, number)
         known = self._effects.get(key)
-        if known is None:
+        if known is None or not self.remembers:
             made = self.bench.make((self.parts[held],), calls, atomic)
             after = made.parts[0] if made.parts else Part(own, Snapshot())
             known = (made.replies, self.part_id(after), made.metrics)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -84,7 +84,7 @@ class World:
     name: str
     actors: tuple[Actor, ...]
     flows: tuple[Planned, ...] = ()
-    faults: Faults = Faults()
+    faults: Faults = field(default_factory=Faults)
     landed: bool = True
     setup: Callable[[Kit], Iterable[Program[Any]]] | None = None
     about: tuple[str, ...] | None = None
@@ -98,13 +98,12 @@ class World:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """What each actor is called in a history: its title, numbered where several are equal."""
-        seen: dict[Actor, int] = {}
-        names = []
-        for actor in self.actors:
-            seen[actor] = seen.get(actor, 0) + 1
-            names.append(f"{actor.title} {seen[actor]}" if self.actors.count(actor) > 1 else actor.title)
-        return tuple(names)
+        """What each actor is called in a history: its title, numbered where several have the same."""
+        titles = [actor.title for actor in self.actors]
+        return tuple(
+            title if titles.count(title) == 1 else f"{title} {titles[: n + 1].count(title)}"
+            for n, title in enumerate(titles)
+        )
 
     @cached_property
     def owed(self) -> Mapping[str, Owed]:

@@ -1,0 +1,154 @@
+"""`emqkit explore` and `emqkit replay`: the explorer from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from emqkit.errors import EmqError
+from emqkit.sim.explore import Progress, explore
+from emqkit.sim.history import load, save
+from emqkit.sim.result import Result
+from emqkit.sim.scenarios import SCENARIOS
+from emqkit.sim.walk import replay
+
+__all__ = ["add_parser", "declare_explore", "declare_replay", "run_explore", "run_replay"]
+
+BUDGETS = ("crashes", "lost_replies", "lapses", "redeliveries", "poisons", "script_flushes")
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add `explore` and `replay` to the subparsers of argparse."""
+    for name, summary, declare, run in (
+        ("explore", "try every order of calls and every placement of faults", declare_explore, run_explore),
+        ("replay", "make the moves of a saved history again", declare_replay, run_replay),
+    ):
+        parser = subparsers.add_parser(name, help=summary, description=summary)
+        declare(parser)
+        parser.set_defaults(run=run)
+
+
+def declare_explore(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `emqkit explore`."""
+    parser.add_argument("scenario", nargs="?", metavar="SCENARIO", help="which world; see --list")
+    parser.add_argument("--list", action="store_true", help="print the scenarios and end")
+    parser.add_argument("--scripts", default="published", metavar="SET", help="published, zoo/<mistake>, or a folder")
+    for name in BUDGETS:
+        words = name.replace("_", " ")
+        parser.add_argument(f"--{name.replace('_', '-')}", type=_count, metavar="N", help=f"how many {words}, 0 to 15")
+    parser.add_argument("--max-states", type=int, metavar="N", help="stop after so many states")
+    parser.add_argument("--max-depth", type=int, metavar="N", help="look no further than so many moves")
+    parser.add_argument("--server", metavar="URL", help="where calls are made; its scratch place is used (fake://)")
+    parser.add_argument("--save", metavar="FILE", help="write the first history found to a file, for emqkit replay")
+    parser.add_argument("--promise", metavar="P3", help="with --save: the history of this promise")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def declare_replay(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `emqkit replay`."""
+    parser.add_argument("file", metavar="FILE", help="a history that emqkit explore --save wrote")
+    parser.add_argument("--scripts", metavar="SET", help="another script set than the history's own")
+    parser.add_argument("--server", metavar="URL", help="where calls are made; its scratch place is used (fake://)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 15:
+        raise argparse.ArgumentTypeError("a whole number from 0 to 15")
+    return value
+
+
+def run_explore(arguments: argparse.Namespace) -> int:
+    """Explore a scenario and print what was found: 0 holds, 1 broken, 2 unknown or not run."""
+    if arguments.list:
+        _print_list(arguments.json)
+        return 0
+    if arguments.scenario is None:
+        print("Which scenario? `emqkit explore --list` names them.", file=sys.stderr)
+        return 2
+    shows = sys.stderr.isatty() and not arguments.json
+
+    def progress(now: Progress) -> None:
+        if shows:
+            print(f"\r{now}\033[K", end="", file=sys.stderr, flush=True)
+
+    try:
+        result = explore(
+            arguments.scenario,
+            scripts=arguments.scripts,
+            server=arguments.server,
+            max_states=arguments.max_states,
+            max_depth=arguments.max_depth,
+            progress=progress,
+            **{name: getattr(arguments, name) for name in BUDGETS},
+        )
+    except EmqError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if shows:
+        print("\r\033[K", end="", file=sys.stderr)
+    if arguments.save is not None:
+        chosen = [v for v in result.violations if arguments.promise in (None, v.promise)]
+        if chosen:
+            save(chosen[0].history, arguments.save)
+        else:
+            print(f"There is no history to save: {result.word}.", file=sys.stderr)
+    print(json.dumps(result.as_json(), ensure_ascii=False, indent=1) if arguments.json else told(result))
+    return result.exit_status
+
+
+def told(result: Result) -> str:
+    """A result as text: the counts, the verdicts, and the history of each broken promise."""
+    lines = [
+        f"{result.world.name} on {result.scripts}: {result.word}",
+        f"  {result.states:,} states, {result.transitions:,} transitions, {result.real_calls:,} real calls, "
+        f"{result.seconds:.1f} s on {result.server}; faults: {result.world.faults}",
+        f"  fingerprint {result.fingerprint}",
+    ]
+    if result.stopped:
+        lines.append(f"  stopped {result.stopped}: what follows is what was known by then")
+    lines += [f"  {verdict}" for verdict in result.verdicts.values() if verdict.concerns]
+    left_out = [verdict.promise for verdict in result.verdicts.values() if not verdict.concerns]
+    if left_out:
+        lines.append(f"  not tried here: {', '.join(left_out)}")
+    for violation in result.violations:
+        lines += ["", f"{violation}", *(f"  {sentence}" for sentence in violation.history.sentences)]
+    return "\n".join(lines)
+
+
+def _print_list(as_json: bool) -> None:
+    listed = [
+        {
+            "name": world.name,
+            "actors": list(world.names),
+            "faults": str(world.faults),
+            "summary": world.summary,
+        }
+        for world in SCENARIOS.values()
+    ]
+    if as_json:
+        print(json.dumps({"scenarios": listed}, ensure_ascii=False, indent=1))
+        return
+    for world in SCENARIOS.values():
+        print(f"{world.name}\n    {world.summary}\n    {'; '.join(world.names)}\n    faults: {world.faults}")
+
+
+def run_replay(arguments: argparse.Namespace) -> int:
+    """Replay a saved history: 1 when the promise breaks again, 0 when it is kept, 2 when it cannot be made."""
+    try:
+        done = replay(load(arguments.file), scripts=arguments.scripts, server=arguments.server)
+    except EmqError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if arguments.json:
+        print(json.dumps({"confirmed": done.confirmed, "says": done.says, "moves": len(done.history)}, indent=1))
+    else:
+        print("\n".join(done.history.sentences))
+        if not done.confirmed:
+            print(f"Not broken here: {done.says}.")
+    if done.confirmed:
+        return 1
+    return 2 if "cannot be made" in done.says else 0
