@@ -161,6 +161,11 @@ def reaching_out(scripts: ScriptSet, name: str, old: str, new: str) -> ScriptSet
     return ScriptSet("reaching out", {**{each.name: each for each in scripts}, name: changed})
 
 
+def kill(jobs: Jobs) -> object:
+    jobs.claim(QUEUE)
+    return jobs.retry(QUEUE, A, 1, error="e", max_attempts=1)
+
+
 @pytest.mark.parametrize(
     "name, old, new, does",
     [
@@ -178,11 +183,6 @@ def test_a_script_that_builds_a_key_of_another_queue_is_refused_by_the_server(
     node.scripts = reaching_out(node.scripts, name, old, new)
     with pytest.raises(Refused, match="key"):
         does(Jobs(node))
-
-
-def kill(jobs: Jobs) -> object:
-    jobs.claim(QUEUE)
-    return jobs.retry(QUEUE, A, 1, error="e", max_attempts=1)
 
 
 @pytest.mark.parametrize("name", ["promote", "reap", "extend_locks"])
