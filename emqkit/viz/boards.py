@@ -93,6 +93,7 @@ def plan(moves: Iterable[tuple[Snapshot | None, Snapshot]]) -> Plan:
             place = order.setdefault(name, {})
             for one in (was.get(name), now):
                 place.update(dict.fromkeys(one.ids) if one is not None else {})
+            place.update(dict.fromkeys(changes.jobs(name, "row")))
             for column in _COLUMNS:
                 chips[name, column] = max(chips.get((name, column), 1), len(_chips(now, column, changes, after.now)))
             fans = parents.setdefault(name, {})
@@ -333,6 +334,11 @@ def _signals(queue: Queue, changes: _Changes) -> list[tuple[str, bytes]]:
 # --- drawing ---------------------------------------------------------------------------------------------------------
 
 
+def _xml(text: str) -> str:
+    """Text as XML may hold it: what cannot be shown is escaped, whoever forgot to before."""
+    return escape(plain(text), quote=False)
+
+
 class _Pen:
     """Writes SVG elements; every text is escaped here and nowhere else."""
 
@@ -352,7 +358,7 @@ class _Pen:
 
     def text(self, kind: str, x: float, y: float, text: str) -> None:
         named = f' class="{kind}"' if kind else ""
-        self.parts.append(f'<text{named} x="{x:g}" y="{y:g}">{escape(text, quote=False)}</text>')
+        self.parts.append(f'<text{named} x="{x:g}" y="{y:g}">{_xml(text)}</text>')
 
     def runs(self, kind: str, x: float, y: float, *runs: tuple[str, str]) -> None:
         """Stretches of text one after the other, each with its own kind: no width has to be guessed."""
@@ -361,11 +367,11 @@ class _Pen:
         for at, (own, text) in enumerate(runs):
             styled = f' class="{own}"' if own else ""
             apart = ' dx="9"' if at else ""
-            spans.append(f"<tspan{styled}{apart}>{escape(text, quote=False)}</tspan>")
+            spans.append(f"<tspan{styled}{apart}>{_xml(text)}</tspan>")
         self.parts.append(f'<text{named} x="{x:g}" y="{y:g}">{"".join(spans)}</text>')
 
     def open(self, title: str = "") -> None:
-        self.parts.append("<g>" + (f"<title>{escape(title, quote=False)}</title>" if title else ""))
+        self.parts.append("<g>" + (f"<title>{_xml(title)}</title>" if title else ""))
 
     def close(self) -> None:
         self.parts.append("</g>")
@@ -423,7 +429,7 @@ def board(
     return Picture(
         f'<svg xmlns="http://www.w3.org/2000/svg" class="emq-board" role="img" viewBox="7 0 {WIDTH - 14} {height}" '
         f'width="{WIDTH - 14}" height="{height}" fill="currentColor" font-family="sans-serif" font-size="13" '
-        f'aria-label="{escape(words)}"><title>The keyspace</title><desc>{escape(words, quote=False)}</desc>'
+        f'aria-label="{escape(words)}"><title>The keyspace</title><desc>{_xml(words)}</desc>'
         f"{style}{''.join(pen.parts)}</svg>"
     )
 
@@ -677,7 +683,7 @@ def _row(pen: _Pen, y: float, queue: Queue, id: str, changes: _Changes) -> None:
         pen.close()
         return
     mark = "+" if touched and len(touched) >= len(row) and not lost and _all_added(touched) else "~" if touched else ""
-    pen.open("\n".join([plain(id), *(f"{field}: {plain(value)}" for field, value in sorted(row.items()))]))
+    pen.open(" · ".join([plain(id), *(f"{field}: {plain(value)}" for field, value in sorted(row.items()))]))
     if mark:
         pen.rect("r t", _LEFT + 3, y - 18.5, _INNER - 6, 25, 6)
         pen.text("m b", _LEFT + 8, y, MARKS[mark])
@@ -715,7 +721,7 @@ def _cells(pen: _Pen, y: float, queue: Queue, cells: Mapping[str, tuple[str, str
     if id in queue.logs:
         rest.append(("logs", str(len(queue.logs[id])), ""))
     if rest:
-        words = " ".join(value if field == "last_error" else f"{field}={value}" for field, value, _ in rest)
+        words = " ".join(value if field == "last_error" else f"{plain(field)}={value}" for field, value, _ in rest)
         tones = {tone for _, _, tone in rest}
         shown[""] = (words, "b" if "b" in tones else "x" if tones == {"x"} else "")
     missing = [field for field in ("state", "attempts", "payload") if field not in shown]

@@ -26,6 +26,7 @@ __all__ = [
     "plain",
     "queues",
     "quoted",
+    "score",
     "short",
     "telling",
     "width",
@@ -261,12 +262,13 @@ def telling(changes: Iterable[Change]) -> Iterator[Change]:
     for change in changes:
         at = keys.parse(change.key)
         if change.kind == "changed" and at is not None and at.id is None and at.name in ("active", "schedule"):
-            if abs(_score(change.after) - _score(change.before)) < 1000:  # milliseconds
+            if abs(score(change.after) - score(change.before)) < 1000:  # milliseconds
                 continue
         yield change
 
 
-def _score(value: bytes | None) -> float:
+def score(value: bytes | None) -> float:
+    """A score as a number; what is none counts as infinitely far away."""
     try:
         return float(value or b"0")
     except ValueError:  # a list or string where the sorted set should be

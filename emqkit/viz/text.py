@@ -676,7 +676,7 @@ def _moves(by_key: dict[bytes, list[Change]]) -> list[Line]:
 
 
 def _rescored(name: str, change: Change) -> str:
-    later = float(change.after or b"0") > float(change.before or b"0")
+    later = reading.score(change.after) > reading.score(change.before)
     what = {"active": "its lease ends", "schedule": "it is due"}.get(name, "its score is")
     return f"{what} {'later' if later else 'earlier'}" if name in ("active", "schedule") else "its score changes"
 
