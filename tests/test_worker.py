@@ -112,7 +112,7 @@ def test_the_error_text_may_be_any_bytes(jobs: Jobs, queue: str, error: Exceptio
     assert row(jobs.server, queue, A)[b"last_error"] == text
 
 
-@pytest.mark.parametrize("result", [7, True, ["x"], object(), "\ud800"], ids=repr)
+@pytest.mark.parametrize("result", [7, True, ["x"], object, "\ud800"], ids=repr)
 def test_a_result_that_cannot_be_sent_is_a_failure_of_the_job(jobs: Jobs, queue: str, result: Any) -> None:
     jobs.enqueue(queue, "pick", id=A)
     ran = Worker(jobs.server, queue, lambda claim: result).run_one()
