@@ -213,7 +213,9 @@ def player(page: Page, nth: int = 0) -> Player:
     """The nth player of the notebook, scrolled into view."""
     root = show(page, ".emqkit-player", nth)
     root.locator(".emqkit-board svg").first.wait_for()
-    return Player(root)
+    found = Player(root)
+    expect(found.status).not_to_be_empty()
+    return found
 
 
 # --- starting and stopping --------------------------------------------------------------------------------------------
