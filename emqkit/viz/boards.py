@@ -422,7 +422,8 @@ def board(
         pen.rect("pa", 8, y, WIDTH - 16, 72, 10)
         pen.text("s z", WIDTH / 2, y + 42, "the keyspace is empty")
         y += 84
-    pen.text("s", _LEFT, y + 12, "ringed: this move · + new · − gone · ± changed · ◆ a flow's parent")
+    legend = ("ringed: this move", "+ new", "− gone", "± changed", "◆ a flow's parent")
+    pen.runs("s", _LEFT, y + 12, *(("", words if at == 0 else f"· {words}") for at, words in enumerate(legend)))
     height = int(y + 24)
     style = f"<style>{BOARD_CSS}</style>" if styled else ""
     words = describe(snapshot)
