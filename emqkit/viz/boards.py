@@ -251,7 +251,7 @@ def _note(column: str, score: float, row: Mapping[str, bytes] | None, now: int) 
     if not reading.is_whole(row):
         return "row not whole", True
     if row["state"] != _STATE_OF[column]:
-        return f"row says {plain(row['state'])}", True
+        return f"says {plain(row['state'])}", True
     if column == "active":
         return ("lease running" if score > now else "lease lapsed"), False
     if column == "schedule":
@@ -290,7 +290,7 @@ def _held(queue: Queue, changes: _Changes) -> list[_Chip]:
         if not reading.is_whole(row):
             note, warn = "row not whole", True
         elif row["state"] != b"awaiting_children":
-            note, warn = f"row says {plain(row['state'])}", True
+            note, warn = f"says {plain(row['state'])}", True
         elif fan is None or fan.counter is None:
             note, warn = "no counter", True
         else:
@@ -557,7 +557,12 @@ def _chip(pen: _Pen, x: float, y: float, column: str, chip: _Chip) -> None:
     if chip.payload and room > 1:
         runs.append(("", elided(chip.payload, room)))
     pen.runs("m" + struck, x + 12, y + 19, *runs)
-    pen.text("s b" if chip.warn else "s", x + 12, y + 37, elided(("⚠ " if chip.warn else "") + chip.note, 19))
+    pen.text(
+        "s b" if chip.warn else "s",
+        x + 12,
+        y + 37,
+        elided(("⚠ " if chip.warn else "") + chip.note, 16 if chip.warn else 19),
+    )
     if chip.mark:
         pen.badge(chip.mark, x + w - 3, y + 3)
     pen.close()

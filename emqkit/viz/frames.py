@@ -28,7 +28,7 @@ __all__ = ["Film", "Frame", "Source"]
 
 Named = tuple[tuple[str, str], ...]
 
-_PICTURES_IN_A_TWIN = 32
+_PICTURES_IN_A_TWIN = 24
 
 
 @dataclass(frozen=True, slots=True)

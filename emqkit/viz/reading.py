@@ -42,12 +42,15 @@ def plain(value: bytes | str) -> str:
     """Bytes as text on one line: UTF-8 where it is, and `\\x..` for every byte or character that cannot be shown."""
     if isinstance(value, str):
         value = value.encode("utf-8", "surrogateescape")
+    text = value.decode("utf-8", "surrogateescape")
+    if text.isprintable():
+        return text
     shown = []
-    for character in value.decode("utf-8", "surrogateescape"):
+    for character in text:
         code = ord(character)
         if 0xDC80 <= code <= 0xDCFF:
             shown.append(f"\\x{code - 0xDC00:02x}")
-        elif character == " " or (character.isprintable() and unicodedata.category(character) != "Cn"):
+        elif character.isprintable():
             shown.append(character)
         else:
             shown.append("".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogatepass")))
