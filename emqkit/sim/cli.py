@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from emqkit.errors import EmqError
-from emqkit.sim.explore import Progress, explore
+from emqkit.sim.explore import MOST_STATES, Progress, explore
 from emqkit.sim.history import load, save
 from emqkit.sim.result import Result
 from emqkit.sim.scenarios import SCENARIOS
@@ -38,7 +38,9 @@ def declare_explore(parser: argparse.ArgumentParser) -> None:
     for name in BUDGETS:
         words = name.replace("_", " ")
         parser.add_argument(f"--{name.replace('_', '-')}", type=_count, metavar="N", help=f"how many {words}, 0 to 15")
-    parser.add_argument("--max-states", type=int, metavar="N", help="stop after so many states")
+    parser.add_argument(
+        "--max-states", type=int, default=MOST_STATES, metavar="N", help=f"stop after so many states ({MOST_STATES:,})"
+    )
     parser.add_argument("--max-depth", type=int, metavar="N", help="look no further than so many moves")
     parser.add_argument("--server", metavar="URL", help="where calls are made; its scratch place is used (fake://)")
     parser.add_argument("--save", metavar="FILE", help="write the first history found to a file, for emqkit replay")

@@ -29,7 +29,9 @@ __all__ = ["Explorer", "Progress", "explore"]
 
 B_BITS, A_BITS = 12, 26
 A_MASK, B_MASK = (1 << A_BITS) - 1, (1 << B_BITS) - 1
-SLOT = 1 << 32
+
+MOST_STATES = 10_000_000
+"""Where `explore` stops unless told otherwise: about two gigabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,9 @@ def explore(
     redeliveries: int | None = None,
     poisons: int | None = None,
     script_flushes: int | None = None,
-    max_states: int | None = None,
+    max_states: int | None = MOST_STATES,
     max_depth: int | None = None,
+    until: str | None = None,
     progress: Callable[[Progress], None] | None = None,
     promises: tuple[Promise, ...] = PROMISES,
 ) -> Result:
@@ -74,8 +77,10 @@ def explore(
         scripts: the script set to explore: `published`, `zoo/<mistake>`, a folder of your own Lua, or a `ScriptSet`.
         server: where calls are really made: a server, whose scratch place is used, or a URL; `fake://` if left out.
         crashes, lost_replies, lapses, redeliveries, poisons, script_flushes: budgets instead of the world's own.
-        max_states: stop after so many states; every verdict that is not `broken` is then `unknown`.
+        max_states: stop after so many states; every verdict that is not `broken` is then `unknown`. (Scripts that go
+            wrong can make a world endless: a job reaped while it runs gets a new token each time.)
         max_depth: expand no state that lies so many moves deep.
+        until: stop once this promise is seen broken.
         progress: called about once a second.
         promises: which promises are checked.
 
@@ -106,7 +111,7 @@ def explore(
         with base.scratch() as place:
             place.scripts = script_set
             explorer = Explorer(world, place, promises)
-            explorer.search(max_states=max_states, max_depth=max_depth, progress=progress)
+            explorer.search(max_states=max_states, max_depth=max_depth, until=until, progress=progress)
             return explorer.result()
     finally:
         if opened is not None:
@@ -156,6 +161,8 @@ class Explorer:
         self._spent: dict[tuple[int, int], int] = {}
         self._levels: list[int] = []
         self._broken: dict[int, tuple[int, int, int, str]] = {}
+        self._until: str | None = None
+        self._enough = False
         self._groups = self._grouped()
         self._slots: list[tuple[tuple[int, int], ...]] = []
         self._holds: list[frozenset[tuple[str, str, int]]] = []
@@ -225,10 +232,12 @@ class Explorer:
         *,
         max_states: int | None = None,
         max_depth: int | None = None,
+        until: str | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> None:
         """Expand every state, nearest first; stops early at a bound or at Ctrl-C, and says so in `stopped`."""
         began = time.monotonic()
+        self._until = until
         try:
             self._begin()
             self._expand(max_states, max_depth, progress, began)
@@ -267,6 +276,7 @@ class Explorer:
         promise, says = self.machine.violations[violation]
         if promise not in self._broken:
             self._broken[promise] = (source, slot, label, says)
+            self._enough = self._enough or self.promises[promise].name == self._until
 
     def _expand(
         self,
@@ -292,6 +302,9 @@ class Explorer:
                 self.depth += 1
             if max_depth is not None and self.depth >= max_depth:
                 self.stopped = f"at depth {max_depth}"
+                return
+            if self._enough:
+                self.stopped = f"as {self._until} is broken"
                 return
             if max_states is not None and len(states) > max_states:
                 self.stopped = f"after {len(states):,} states"

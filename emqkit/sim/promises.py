@@ -353,12 +353,13 @@ class _AllOrNothing(Promise):
             ):
                 continue
             whole = after.state(owed.id) == "awaiting_children" and after.counter(owed.id) == len(owed.links)
+            whole = whole and not after.places(owed.id)
             for link in owed.links:
                 row = after.row(link.id) or {}
                 linked = row.get("state") == b"pending" and row.get("parent") == owed.id.encode()
                 whole = whole and linked and after.places(link.id) == ("pending",)
             if not whole:
-                yield f"one move landed a part of the flow of {world.label(owed.id)}, and not all of it"
+                yield f"one move landed the flow of {world.label(owed.id)} otherwise than held, counted and linked"
 
 
 class _Held(Promise):

@@ -161,7 +161,7 @@ def _worlds() -> Iterator[World]:
         witnesses=("an add was repeated",),
         summary="nothing fails; the same add is done once more although it was answered",
     )
-    foreign = Flow("foreign", [Child("alien", id="ORD" + pick[3:])])
+    foreign = Flow("foreign", [Child("guest"), Child("alien", id="ORD" + pick[3:])])
     batch = planned("orders", _two(), foreign, Flow("late", [Child("wrap")]))
     yield World(
         "bulk",

@@ -1,0 +1,205 @@
+"""The zoo: deliberate, named mistakes, each with the world that shows it and the promise it breaks.
+
+A mistake in a script is a file in `lua/zoo/<mistake>/`, laid over the published set. A mistake in the host's half is an
+operation here. What the explorer is worth is seen by whether it breaks every one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from emqkit import keys, outbox, transitions
+from emqkit.errors import BadArgument
+from emqkit.flows import Child, Flow
+from emqkit.jobs import value_or_raise
+from emqkit.outbox import Completion
+from emqkit.servers.base import Server
+from emqkit.sim.actors import Kit, Producer, PumpActor, Reaper, Repeating, Worker
+from emqkit.sim.explore import explore
+from emqkit.sim.faults import Faults
+from emqkit.sim.result import Result
+from emqkit.sim.scenarios import scenario
+from emqkit.sim.world import World, planned
+from emqkit.wire import Program, Reply, Steps, command, operation, pair
+
+__all__ = ["MISTAKES", "HostileHabits", "Mistake", "mistake"]
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One mistake of the zoo.
+
+    Attributes:
+        name: such as `no-fence`; a script's mistake lies in `lua/zoo/<name>`.
+        says: what is wrong, as a sentence.
+        world: where it shows.
+        breaks: the promise it breaks there, which the published text keeps in the same world.
+        scripts: the script set it is in.
+    """
+
+    name: str
+    says: str
+    world: World
+    breaks: str
+    scripts: str
+
+    def explore(self, *, server: Server | str | None = None) -> Result:
+        """Explore its world with the mistake in, until the promise is seen to break. (Some of them are endless.)"""
+        return explore(self.world, scripts=self.scripts, server=server, until=self.breaks)
+
+
+@dataclass(frozen=True)
+class HostileHabits:
+    """Host operations as they should not be written."""
+
+    server: Server
+
+    @operation
+    def trim_first(self, queue: str) -> Steps[int]:
+        """A Pump's pass that removes the entries it read, and delivers them then: a crash in between loses them."""
+        box = keys.queue_key(queue, "flow:outbox")
+        head = command("LRANGE", [box], [b"0", b"99"], _items)
+        promoting, reading = yield from pair(transitions.promote(queue, 100), head)
+        value_or_raise(promoting)
+        entries = value_or_raise(reading)
+        if entries:
+            yield from command("LTRIM", [box], [b"%d" % len(entries), b"-1"], lambda reply: reply)
+        for entry in map(outbox.decode, entries):
+            if isinstance(entry, Completion):
+                yield from transitions.flow_deliver(entry.parent_queue, entry.parent_id, entry.child_id, entry.result)
+        return len(entries)
+
+    @operation
+    def claim_unasked(self, queue: str, lease_ms: int) -> Steps[transitions.Claim | None]:
+        """A claim that does not ask whether the queue is paused."""
+        claim = yield from transitions.claim(queue, lease_ms)
+        return claim
+
+    @operation
+    def add_children_first(self, queue: str, flow: Flow) -> Steps[str]:
+        """A cross-queue add that lands the children before the parent: they may be done before there is a counter."""
+        parent = str(flow.id)
+        for child in flow.children:
+            own = child.queue or queue
+            payload = child.payload if isinstance(child.payload, bytes) else child.payload.encode()
+            yield from transitions.enqueue_flow_child(
+                own, str(child.id), payload, parent, queue if own != queue else None
+            )
+        payload = flow.payload if isinstance(flow.payload, bytes) else flow.payload.encode()
+        yield from transitions.hold_parent(queue, parent, payload, len(flow.children))
+        return parent
+
+
+def _items(reply: Reply) -> tuple[bytes, ...]:
+    return tuple(item for item in reply if isinstance(item, bytes)) if isinstance(reply, tuple) else ()
+
+
+@dataclass(frozen=True)
+class _Unasking(Worker):
+    """A worker that claims without looking at the pause."""
+
+    def begin(self, kit: Kit) -> tuple[Any, ...]:
+        (choice,) = super().begin(kit)
+        return (replace(choice, program=HostileHabits(kit.server).claim_unasked.program(self.queue, 10**14)),)
+
+
+@dataclass(frozen=True)
+class _ChildrenFirst(Producer):
+    """A producer that lands children before their parent."""
+
+    def _adding(self, kit: Kit, at: int, repeated: int, label: str = "") -> tuple[Any, ...]:
+        adding = HostileHabits(kit.server).add_children_first
+        return tuple(
+            choice if choice.program is None else replace(choice, program=adding.program(self.queue, self.flows[at]))
+            for choice in super()._adding(kit, at, repeated, label)
+        )
+
+
+def _trim_first(kit: Kit) -> Program[Any]:
+    return HostileHabits(kit.server).trim_first.program("stock")
+
+
+def _mistakes() -> Iterator[Mistake]:
+    def of_script(name: str, world: World, breaks: str, says: str) -> Mistake:
+        return Mistake(name, says, world, breaks, f"zoo/{name}")
+
+    two = planned("orders", Flow("order", [Child("pick"), Child("pack")]))
+    landing = World(
+        "landing-calmly",
+        (Producer("orders", (two[0].flow,)), Worker("orders"), Reaper("orders")),
+        two,
+        landed=False,
+    )
+    lapsing = scenario("lapses")
+    dying = scenario("failures")
+    pumping = replace(scenario("pump-crashes"), faults=Faults(crashes=1))
+    yield of_script("no-fence", lapsing, "P9", "a completion does not look at its token")
+    yield of_script("no-first-record", pumping, "P5", "a delivery counts every time it is made")
+    yield of_script("early-release", scenario("same-queue"), "P2", "the parent is released at one, not at zero")
+    yield of_script("no-signal", pumping, "P3", "a child of another queue leaves no signal")
+    yield of_script("parent-not-held", landing, "P1", "a flow lands with its parent in pending")
+    yield of_script("late-gate", scenario("bulk"), "P12", "an id is looked at after others were written")
+    yield of_script("same-token", lapsing, "P9", "every claim of a job hands out the same token")
+    yield of_script("newest-first", scenario("same-queue"), "P14", "a claim takes the largest id")
+    yield of_script("impatient-reaper", lapsing, "P14", "the reaper does not look at the deadline")
+    yield of_script("every-death-counts", dying, "P5", "a death that fails the parent is counted as well")
+    yield of_script("deaf-to-policy", dying, "P13", "every death is ignored, whatever was declared")
+    yield of_script("half-removed", scenario("removed-child"), "P15", "a removed job stays in pending")
+    yield of_script("lapsed-is-lost", replace(lapsing, faults=Faults(crashes=1)), "P6", "a lapsed job is put nowhere")
+    yield Mistake(
+        "trim-before-delivery",
+        "the Pump trims what it read, and delivers then",
+        replace(
+            pumping,
+            name="trim-before-delivery",
+            actors=tuple(
+                Repeating("hasty pump", _trim_first, ("stock",), "pump") if isinstance(actor, PumpActor) else actor
+                for actor in pumping.actors
+            ),
+            witnesses=(),
+        ),
+        "P3",
+        "published",
+    )
+    pause = scenario("pause")
+    yield Mistake(
+        "claim-unasked",
+        "a claim does not ask whether the queue is paused",
+        replace(
+            pause,
+            name="claim-unasked",
+            actors=tuple(_Unasking(a.queue) if isinstance(a, Worker) else a for a in pause.actors),
+            faults=Faults(),
+        ),
+        "P14",
+        "published",
+    )
+    crossing = scenario("landing-cross-queue")
+    yield Mistake(
+        "children-first",
+        "a cross-queue add lands the children before their parent",
+        replace(
+            crossing,
+            name="children-first",
+            actors=tuple(_ChildrenFirst(a.queue, a.flows) if isinstance(a, Producer) else a for a in crossing.actors),
+            faults=Faults(),
+            witnesses=(),
+        ),
+        "P5",
+        "published",
+    )
+
+
+MISTAKES = MappingProxyType({one.name: one for one in _mistakes()})
+"""Every mistake by name."""
+
+
+def mistake(name: str) -> Mistake:
+    """A mistake by name. Raises `BadArgument` when there is none of that name."""
+    try:
+        return MISTAKES[name]
+    except KeyError:
+        raise BadArgument("mistake", name, f"is none of {', '.join(MISTAKES)}") from None

@@ -1,0 +1,38 @@
+-- enqueue_flow: land a parent and all its children in one step, the children claimable and the parent held
+-- keys     parent dependencies pending (child)*n
+-- argv     parent_id payload n (child_id payload)*n
+-- replies  n the number of children · EMQKIND job id must be JOB-namespaced
+
+-- move: gate
+local parent, dependencies, pending = KEYS[1], KEYS[2], KEYS[3]
+local parent_id, payload = ARGV[1], ARGV[2]
+local n = tonumber(ARGV[3])
+-- Every id is looked at before anything is written: one foreign child and no part of the flow lands.
+if string.sub(parent_id, 1, 3) ~= 'JOB' then
+  return redis.error_reply('EMQKIND job id must be JOB-namespaced')
+end
+for i = 1, n do
+  local child_id = ARGV[2 + 2 * i]
+  if string.sub(child_id, 1, 3) ~= 'JOB' then
+    return redis.error_reply('EMQKIND job id must be JOB-namespaced')
+  end
+end
+
+-- move: children
+for i = 1, n do
+  local child = KEYS[3 + i]
+  local child_id = ARGV[2 + 2 * i]
+  local child_payload = ARGV[3 + 2 * i]
+  -- The row names its parent, so that whoever finishes the child knows whom to tell.
+  redis.call('HSET', child, 'state', 'pending', 'attempts', '0', 'payload', child_payload, 'parent', parent_id)
+  redis.call('ZADD', pending, 0, child_id)
+end
+
+-- move: parent
+-- MISTAKE: the parent goes into pending with its children, for the next claim to take.
+redis.call('ZADD', pending, 0, parent_id)
+redis.call('HSET', parent, 'state', 'awaiting_children', 'attempts', '0', 'payload', payload)
+
+-- move: counter
+redis.call('SET', dependencies, n)
+return n
