@@ -195,7 +195,8 @@ class Player:
 
     def says(self) -> str:
         """The status line's text."""
-        return self.status.inner_text().strip()
+        # inner_text is empty while JupyterLab still keeps the cell from being rendered
+        return (self.status.text_content() or "").strip()
 
     def draws(self) -> str:
         """The board as it stands in the page."""
