@@ -161,8 +161,18 @@ class History:
     @property
     def sentences(self) -> tuple[str, ...]:
         """The moves in plain words, and at the end what is broken."""
-        told = [f"{n}. {move.sentence}" for n, move in enumerate(self.moves, start=1)]
+        told = [f"{n}. {self.told(move)}" for n, move in enumerate(self.moves, start=1)]
         return (*told, f"So {self.promise} is broken: {self.says}.") if self.says else tuple(told)
+
+    def told(self, move: Moved) -> str:
+        """A move in plain words, its jobs called by their payloads."""
+        return self.named(move.sentence)
+
+    def named(self, text: str) -> str:
+        """A text with the payloads of the world's jobs in the place of their ids."""
+        for id, label in self.world.labels.items():
+            text = text.replace(id, label)
+        return text
 
     @cached_property
     def trace(self) -> Trace:
@@ -187,7 +197,7 @@ class History:
                 if says:
                     steps.append(_marked("the verdict", count + 1, move.after, move.after, says.strip()))
                 continue
-            steps.append(_marked(operation, run, move.before, move.after, f"{move.sentence}{says}"))
+            steps.append(_marked(operation, run, move.before, move.after, f"{self.told(move)}{says}"))
         return Trace.assembled(self.scripts, self.server_kind, self.initial, steps)
 
     # --- on paper ---------------------------------------------------------------------------------------------------
