@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -84,6 +86,9 @@ def every_transition(node: Server) -> None:
     settle(node)
     settle(node, fails=True, max_attempts=1)
     settle(node)
+    flows.add(QUEUE, Flow("p", [Child("x", id=A)], id=P))
+    settle(node)
+    settle(node)
     # a failure of the parent, and a death that climbs through the Pump
     flows.add(QUEUE, Flow("p", [Child("q", id=Q, children=[Child("x", id=C)])], id=P))
     settle(node, fails=True, max_attempts=1)
@@ -97,8 +102,8 @@ def every_transition(node: Server) -> None:
     settle(node, fails=True, max_attempts=1)
     # signals from elsewhere, delivered on this slot: a completion, an ignored death, a failure
     client.delete(f"{base}flow:outbox")
-    client.set(f"{base}job:{P}:dependencies", 2)
-    entries = [Completion(QUEUE, P, A, b"r"), Failure(QUEUE, P, B, "id", b"e"), Failure(QUEUE, P, C, "fp", b"e")]
+    client.set(f"{base}job:{P}:dependencies", 1)
+    entries = [Completion(QUEUE, P, D, b"r"), Failure(QUEUE, P, E, "id", b"e"), Failure(QUEUE, P, F, "fp", b"e")]
     client.rpush(f"{base}flow:outbox", *map(encode, entries))
     assert pump.sweep().delivered == 3
     # the native models, done and refused
@@ -112,6 +117,8 @@ def every_transition(node: Server) -> None:
                 native.complete(QUEUE, claim, parent=link)
             with pytest.raises(FlowNotNative):
                 native.fail(QUEUE, claim, error="e", parent=link)
+        lapse(node, QUEUE)
+        jobs.reap(QUEUE)  # it waits in pending, and its token still fits
         if id == A:
             native.complete(QUEUE, claim)
         else:
@@ -150,7 +157,62 @@ def test_every_transition_runs_in_every_layout_where_one_slot_is_served(node: Se
     assert {keys.slot(key) for key in everything(node).keys} == {keys.slot(QUEUE)}
 
 
-# --- and the node would say so if one did not -------------------------------------------------------------------------
+# --- and in each of them nothing else is touched ----------------------------------------------------------------------
+
+
+def touched(node: Server, does: Callable[[Server], None]) -> list[tuple[tuple[bytes, ...], list[tuple[bytes, ...]]]]:
+    """Every script call meanwhile, as the server's own monitor saw it, and the commands inside it."""
+    pool: Any = node.client.connection_pool
+    monitor = pool.make_connection()  # not redis-py's own monitor: that one loses where a word ends
+    monitor.connect()
+    monitor.send_command("MONITOR")
+    assert monitor.read_response() == b"OK"
+    does(node)
+    node.client.echo("that was all")
+    seen: list[tuple[tuple[bytes, ...], list[tuple[bytes, ...]]]] = []
+    while True:
+        head, _, line = monitor.read_response().partition(b"] ")
+        words = tuple(codecs.escape_decode(word)[0] for word in re.findall(rb'"((?:[^"\\]|\\.)*)"', line))
+        if words[-1] == b"that was all":
+            monitor.disconnect()
+            return seen
+        if head.endswith(b" lua"):
+            seen[-1][1].append(words)
+        elif words[0] == b"EVALSHA":
+            seen.append((words, []))
+
+
+def derived(script: Script, given: tuple[bytes, ...], args: tuple[bytes, ...]) -> dict[str, re.Pattern[bytes]]:
+    """What the keys look like that the header says are derived, for a call with these keys and arguments."""
+    named_keys, named_args = script.named(given, args)
+    values = dict(named_args) | dict(named_keys)
+    patterns = {}
+    for name in script.derives:
+        start, rest = name.split("..", 1)
+        if start in values:
+            pattern = re.escape(rest.encode()).replace(re.escape(b"<id>"), b"[A-Z]{3}[0-9A-Za-z]{11}")
+            patterns[name] = re.compile(re.escape(values[start]) + pattern)
+    return patterns
+
+
+def test_a_script_touches_the_keys_it_declares_those_its_header_derives_and_no_others(node: Server) -> None:
+    by_sha = {script.sha.encode(): script for script in node.scripts}
+    used: dict[str, set[str]] = {script.name: set() for script in node.scripts}
+    for (_, sha, count, *rest), inside in touched(node, every_transition):
+        if sha not in by_sha:
+            continue  # a look of this test's own
+        script, number = by_sha[sha], int(count)
+        given = tuple(rest[:number])
+        patterns = derived(script, given, tuple(rest[number:]))
+        for verb, *words in inside:
+            for key in words if verb in (b"DEL", b"EXISTS") else words[:1]:
+                names = {name for name, pattern in patterns.items() if pattern.fullmatch(key)}
+                assert key in given or names, f"{script.name} touches {key!r}"
+                used[script.name] |= names
+    assert used == {script.name: set(script.derives) for script in node.scripts}  # nor does a header derive in vain
+
+
+# --- the node would say so if one reached out -------------------------------------------------------------------------
 
 
 def reaching_out(scripts: ScriptSet, name: str, old: str, new: str) -> ScriptSet:
