@@ -7,12 +7,17 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from emqkit.errors import UnsuitableServer
 from emqkit.servers import Server, open_server
 
 if TYPE_CHECKING:
     from lab import Lab
+
+# Nothing here is timed: a busy machine is no failure.
+settings.register_profile("emqkit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("emqkit")
 
 # These take longest; xdist hands out work in order, so they begin while everything else runs beside them.
 FIRST = ("test_browser", "test_notebooks")
