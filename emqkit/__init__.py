@@ -26,16 +26,18 @@ from emqkit.wire import Call, Flush, Program, operation, run
 from emqkit.worker import Ran, Worked, Worker
 
 if TYPE_CHECKING:
-    from emqkit.widgets import StepPlayer
+    from emqkit.widgets import BulkLedger, CounterLab, OutboxLab, PumpCrashLab, StepPlayer
 
 __all__ = [
     *_errors,
     "AddedChild",
     "AddedFlow",
     "BulkAdded",
+    "BulkLedger",
     "Call",
     "Child",
     "Claim",
+    "CounterLab",
     "Depths",
     "FailedFlow",
     "Flow",
@@ -44,9 +46,11 @@ __all__ = [
     "Jobs",
     "Minter",
     "Native",
+    "OutboxLab",
     "ParentLink",
     "Program",
     "Pump",
+    "PumpCrashLab",
     "Ran",
     "Script",
     "ScriptSet",
@@ -68,7 +72,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 # Reached on first use, so that `import emqkit` needs neither ipywidgets nor matplotlib.
-_LAZY = {"StepPlayer": "emqkit.widgets"}
+_LAZY = dict.fromkeys(("BulkLedger", "CounterLab", "OutboxLab", "PumpCrashLab", "StepPlayer"), "emqkit.widgets")
 
 
 def __getattr__(name: str) -> Any:

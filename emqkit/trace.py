@@ -82,6 +82,7 @@ class Trace:
         scripts: the script set the calls ran with.
         server_kind: `fake`, `embedded` or `live`.
         initial: the keyspace before the first round trip.
+        program: the operation with its arguments (`Trace.of` only).
         result: what the operation returned (`Trace.of` only).
         error: the exception it raised instead, or None (`Trace.of` only).
     """
@@ -89,6 +90,7 @@ class Trace:
     def __init__(self, server: Server, pattern: bytes = EVERYTHING) -> None:
         self.scripts: ScriptSet = server.scripts
         self.server_kind = server.kind
+        self.program: Program[Any] | None = None
         self.result: Any = None
         self.error: Exception | None = None
         self._server = server
@@ -115,6 +117,7 @@ class Trace:
         if stop_after is not None:
             whole("stop_after", stop_after, at_least=0, unit="calls")
         with record(server, pattern=pattern) as trace:
+            trace.program = program
             trace._stop_after = stop_after
             try:
                 trace.result = program.run(server)
@@ -129,7 +132,7 @@ class Trace:
         trace.scripts = scripts
         trace.server_kind = server_kind
         trace.initial = initial
-        trace.result = trace.error = None
+        trace.program = trace.result = trace.error = None
         trace._steps = list(steps)
         trace._runs = max((step.run + 1 for step in trace._steps), default=0)
         trace._lock = threading.RLock()

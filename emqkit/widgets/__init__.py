@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from emqkit.widgets.bulk import BulkLedger
+from emqkit.widgets.counter import CounterLab
+from emqkit.widgets.outbox_lab import OutboxLab
 from emqkit.widgets.player import StepPlayer
+from emqkit.widgets.pump_lab import PumpCrashLab
 
-__all__ = ["StepPlayer"]
+__all__ = ["BulkLedger", "CounterLab", "OutboxLab", "PumpCrashLab", "StepPlayer"]

@@ -399,10 +399,12 @@ class View {
 // --- the twin --------------------------------------------------------------------------------------------------------
 
 // The static copy stands in an output of its own just above. Of several with the same key, ours is the nearest before us.
+// A lab's trace may have grown, and so have another key, before this view of it was drawn: there the cell decides.
 function twinBefore(root, key) {
+  const cell = root.closest(".emqkit-lab") ? root.closest(".jp-OutputArea") : null;
   let found = null;
   for (const twin of document.querySelectorAll(".emqkit-twin")) {
-    if (twin.dataset.emqkitTwin !== key) continue;
+    if (twin.dataset.emqkitTwin !== key && !(cell && cell.contains(twin))) continue;
     if (twin.compareDocumentPosition(root) & Node.DOCUMENT_POSITION_FOLLOWING) found = twin;
   }
   return found;
@@ -417,7 +419,7 @@ function hideTwin(root, key) {
     // a notebook attaches a view some time after it rendered it, and the outputs above it not always before
     const twin = root.isConnected ? twinBefore(root, key) : null;
     if (twin) {
-      hidden = twin.closest(".jp-OutputArea-child") || twin;
+      hidden = twin.closest(".jp-OutputArea-child") || twin.closest(".emqkit-lab-twin") || twin;
       hidden.style.display = "none";
     } else if (tries < 40) {
       tries += 1;
@@ -431,12 +433,40 @@ function hideTwin(root, key) {
   };
 }
 
+// --- the lab around it -----------------------------------------------------------------------------------------------
+
+// The widgets of a lab cannot say what they are; its player is the one part of it that can, so it says it for them.
+function dressLab(root) {
+  let tries = 0;
+  let waiting = null;
+  const look = () => {
+    waiting = null;
+    const lab = root.isConnected ? root.closest(".emqkit-lab") : null;
+    const line = lab && lab.querySelector(".emqkit-lab-line .widget-html-content");
+    const title = lab && lab.querySelector(".emqkit-lab-title");
+    if (line && title) {
+      lab.dataset.lmSuppressShortcuts = "true";
+      lab.setAttribute("role", "group");
+      lab.setAttribute("aria-label", title.textContent);
+      line.setAttribute("role", "status");
+      line.setAttribute("aria-live", "polite");
+    } else if ((lab || !root.isConnected) && tries < 40) {
+      tries += 1;
+      waiting = setTimeout(look, tries < 10 ? 30 : 200);
+    }
+  };
+  look();
+  return () => clearTimeout(waiting);
+}
+
 function render({ model, el }) {
   const view = new View(model, el);
   const key = model.get("twin_key");
   const showTwin = key ? hideTwin(view.root, key) : () => {};
+  const undress = dressLab(view.root);
   return () => {
     view.remove();
+    undress();
     showTwin();
   };
 }

@@ -1,0 +1,221 @@
+"""The fan-in counter under your hands: complete children, complete again, complete too late (Flows dive 01).
+
+lab = CounterLab(3)
+lab.complete()            # the next child
+lab.again()               # the same completion once more
+lab.stale()               # a completion under a token that is not valid any more
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from emqkit import keys
+from emqkit.errors import BadArgument
+from emqkit.flows import Child, Flow, Flows
+from emqkit.jobs import Claim, Jobs
+from emqkit.servers import Server
+from emqkit.trace import Trace
+from emqkit.viz.reading import short
+from emqkit.widgets.lab import ServedLab, Table, many, private
+from emqkit.widgets.player import Sentence
+
+__all__ = ["CounterLab"]
+
+
+@dataclass(frozen=True)
+class _Try:
+    """One completion: what it was, which child, and where the counter stood before and after."""
+
+    what: str
+    child: str
+    before: int
+    after: int
+    answer: str
+
+
+class CounterLab(ServedLab):
+    """A flow on one queue and the counter beside its parent: three buttons that complete, two of which must not count.
+
+    Every completion is real, on a private server.
+
+    Args:
+        flow: how many children, 1 to 8; or a flow of your own, whose children share its queue and have no children.
+        queue: where it runs.
+        server: beside which server, and with whose scripts; where `EMQKIT_SERVER` says, if left out.
+
+    Raises:
+        BadArgument: the flow is not of this kind.
+        EmqError: it cannot be added.
+    """
+
+    def __init__(self, flow: Flow | int = 3, *, queue: str = "orders", server: Server | None = None) -> None:
+        keys.check_queue(queue)
+        self.queue = queue
+        self._flow = _flow_of(flow, queue)
+        complete = self.button("Complete the next child", self.complete)
+        complete.add_class("emqkit-first")
+        again = self.button("Complete the same again", self.again)
+        stale = self.button("Complete with a stale token", self.stale)
+        start = self.button("Back to the start", self.start_over)
+        super().__init__("The fan-in counter", private(server), [self.row(complete, again, stale, start)])
+        self.start_over()
+
+    # --- the verbs, as on the buttons -------------------------------------------------------------------------------
+
+    def start_over(self) -> Sentence:
+        """The flow just landed: every child claimable, none done."""
+        self._rewind()
+        self._added = Flows(self.server).add(self.queue, self._flow)
+        self._new_tape()
+        self._claim: Claim | None = None
+        self._last: Claim | None = None
+        self._tries: list[_Try] = []
+        return self._show(f"The flow has landed. {self._stands()}")
+
+    def complete(self) -> Sentence:
+        """Claim the next child, if none is claimed yet, and complete it."""
+        claim = self._take()
+        if claim is None:
+            return self._say(f"No child is left to complete. {self._stands()}")
+        self._claim = None
+        self._last = claim
+        return self._settle("complete", claim)
+
+    def again(self) -> Sentence:
+        """Make the last completion once more, as a worker does that never heard its answer."""
+        if self._last is None:
+            return self._say(f"Nothing was completed yet that could be completed again. {self._stands()}")
+        return self._settle("again", self._last)
+
+    def stale(self) -> Sentence:
+        """Let a lease lapse, hand the child out again, and let the slow worker complete it with its old token."""
+        slow = self._take()
+        if slow is None:
+            return self._say(f"No child is left whose lease could lapse. {self._stands()}")
+        self.tape.lapse(self.queue, slow.id)
+        self.tape.run(Jobs(self.server).reap.program(self.queue))
+        self._claim = None
+        self._claim = self._take()
+        return self._settle("stale", slow)
+
+    # --- behind them ------------------------------------------------------------------------------------------------
+
+    def _take(self) -> Claim | None:
+        """The child that is claimed already, or the next one; the parent, once it is released, is left alone."""
+        if self._claim is not None:
+            return self._claim
+        waiting = self.tape.now.ranked(keys.queue_key(self.queue, "pending"))
+        if not any(id.encode() in waiting for id in self._added.child_ids):
+            return None
+        claim: Claim | None = self.tape.run(Jobs(self.server).claim.program(self.queue)).result
+        self._claim = claim
+        return claim
+
+    def _settle(self, what: str, claim: Claim) -> Sentence:
+        before = self._counter()
+        piece = self.tape.run(Jobs(self.server).complete.program(self.queue, claim, result=f"{claim.payload}: done"))
+        after = self._counter()
+        answer = "done" if piece.error is None else type(piece.error).__name__
+        self._tries.append(_Try(what, claim.id, before, after, answer))
+        return self._show(f"{_told(what, claim, piece, before, after)} {self._stands()}", "complete")
+
+    def _counter(self) -> int:
+        value = self.tape.now.text(keys.subkey(self.queue, self._added.parent_id, "dependencies"))
+        return 0 if value is None else int(value)
+
+    def _stands(self) -> str:
+        row = self.tape.now.hash(keys.job(self.queue, self._added.parent_id))
+        state = row.get(b"state", b"gone").decode()
+        parent = {"awaiting_children": "held, in no set", "pending": "released, in pending"}.get(state, state)
+        count = len(self._flow.children)
+        return f"The counter stands at {self._counter()} of {count}; the parent is {parent}."
+
+    # --- what it shows ----------------------------------------------------------------------------------------------
+
+    def picture(self) -> str:
+        """The counter after each completion, as a stair that goes down."""
+        return _stairs(len(self._flow.children), self._tries, self._stands())
+
+    def tables(self) -> tuple[Table, ...]:
+        """Each completion, and what it did to the counter."""
+        rows = tuple(
+            (str(number), _WORDS[one.what], short(one.child), one.answer, f"{one.before} → {one.after}")
+            for number, one in enumerate(self._tries, start=1)
+        )
+        heads = ("no.", "what", "child", "answer", "counter")
+        return (Table("Completions", heads, rows, empty="None yet."),)
+
+
+_WORDS = {"complete": "completed", "again": "the same again", "stale": "with a stale token"}
+
+
+def _told(what: str, claim: Claim, piece: Trace, before: int, after: int) -> str:
+    moved = f"the counter goes {before} → {after}" if before != after else "the counter does not move"
+    child = short(claim.id)
+    if what == "complete":
+        return f"{child} is completed: {moved}."
+    answer = "is taken" if piece.error is None else f"is refused ({type(piece.error).__name__})"
+    which = "once more" if what == "again" else f"with the stale token {claim.token}"
+    changed = "nothing changes" if not any(step.diff for step in piece) else "something changes"
+    return f"Completing {child} {which} {answer}: {changed}, {moved}."
+
+
+def _flow_of(flow: Flow | int, queue: str) -> Flow:
+    if isinstance(flow, Flow):
+        strays = [child for child in flow.children if child.children or child.queue not in (None, queue)]
+        if strays:
+            raise BadArgument("flow", flow, f"has {many(len(strays), 'child', 'children')} elsewhere or with children")
+        return flow
+    if isinstance(flow, bool) or not isinstance(flow, int) or not 1 <= flow <= 8:
+        raise BadArgument("flow", flow, "is neither a Flow nor a number of children from 1 to 8")
+    return Flow("pack order 7", [Child(f"item {number}") for number in range(1, flow + 1)])
+
+
+# --- the stair --------------------------------------------------------------------------------------------------------
+
+_STEP, _HIGH, _LEFT, _TOP = 84, 150, 46, 34
+
+
+def _stairs(count: int, tries: Sequence[_Try], alt: str) -> str:
+    """The counter over the completions as SVG: a line that falls where one counted, a cross where one did not."""
+    columns = max(len(tries), count) + 1
+    width, height = _LEFT + columns * _STEP + 30, _TOP + _HIGH + 46
+
+    def x(at: float) -> float:
+        return _LEFT + at * _STEP
+
+    def y(value: float) -> float:
+        return _TOP + _HIGH * (1 - value / count)
+
+    parts = [
+        f'<line x1="{_LEFT}" x2="{x(columns):.0f}" y1="{y(value):.1f}" y2="{y(value):.1f}" class="d-grid"/>'
+        f'<text x="{_LEFT - 10}" y="{y(value) + 5:.1f}" class="d-soft d-end">{value}</text>'
+        for value in range(count + 1)
+    ]
+    value, points = count, [(x(0), y(count))]
+    marks = []
+    for number, one in enumerate(tries, start=1):
+        at = x(number)
+        points += [(at, y(value)), (at, y(one.after))]
+        value = one.after
+        label = f'<text x="{at:.0f}" y="{height - 26}" class="d-mid">{escape(_WORDS[one.what])}</text>'
+        label += f'<text x="{at:.0f}" y="{height - 10}" class="d-mid d-soft">{escape(short(one.child))}</text>'
+        if one.before == one.after:
+            shape = f"M{at - 7:.1f} {y(value) - 7:.1f}l14 14m0 -14l-14 14"
+            marks.append(f'<path d="{shape}" class="d-cross"/>{label}')
+        else:
+            kind = "d-done" if value <= 0 else "d-dot"
+            marks.append(
+                f'<circle cx="{at:.1f}" cy="{y(value):.1f}" r="{9 if value <= 0 else 7}" class="{kind}"/>{label}'
+            )
+    points.append((x(len(tries) + 0.6), y(value)))
+    line = " ".join(f"{px:.1f},{py:.1f}" for px, py in points)
+    said = escape(f"The counter over {many(len(tries), 'completion')}. {alt}", quote=True)
+    title = f'<text x="{_LEFT}" y="18" class="d-title">children outstanding, completion by completion</text>'
+    return (
+        f'<svg class="emqkit-drawing" viewBox="0 0 {width} {height}" style="max-width:{width}px" role="img" '
+        f'aria-label="{said}">{title}{"".join(parts)}<polyline points="{line}" class="d-line"/>{"".join(marks)}</svg>'
+    )
