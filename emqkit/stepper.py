@@ -548,7 +548,7 @@ class _Run:
         if stepped.error is not None and stepped.error.stopped:
             return replace(stepped, agreement="It was not run in one go, since it had to be stopped.")
         if record is not None:
-            who, reply, after = "The recorded call", record.reply, record.after
+            who, reply, after = "The recorded run, all in one go,", record.reply, record.after
             span = (record.before.now * 1000, record.after.now * 1000 + 999) if record.before.now else (0, 2**62)
         elif self.place.kind == "fake" and not self.called.shipped and (names := _ways_out(stepped.source)):
             why = f"It was not run in one go: it names {names}, and the fake server's Lua is not closed in."

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -739,3 +740,14 @@ def test_the_start_says_what_there_is(server: Server, queue: str) -> None:
     assert "the keyspace is empty" in text.start_sentence(Snapshot())
     Jobs(server).enqueue(queue, "a")
     assert f"{queue} (1 row)" in text.start_sentence(capture(server, keys.base(queue) + b"*"))
+
+
+def test_a_stepped_call_says_whether_its_lines_ended_as_the_recorded_run_did(server: Server) -> None:
+    trace = Trace.of(Jobs(server).enqueue.program("orders", "payload"), server)
+    alike = "The recorded run, all in one go, left the same keys and gave the same reply."
+    assert Film.of(trace, lines=True).frames[-1].sentence.endswith(alike)
+    assert "recorded run" not in Film.of(trace).frames[-1].sentence
+    (step,) = trace.steps
+    forged = replace(step, calls=(replace(step.calls[0], reply=0),))
+    other = Trace.assembled(trace.scripts, trace.server_kind, trace.initial, [forged])
+    assert "did not end alike" in Film.of(other, lines=True).frames[-1].sentence

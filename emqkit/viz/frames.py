@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emqkit.errors import ScriptArity, ScriptMissing
 from emqkit.scripts import Script, ScriptSet
@@ -23,6 +23,9 @@ from emqkit.viz import boards, text
 from emqkit.viz.reading import elided, plain
 from emqkit.viz.theme import BOARD_CSS, MARKS, theme_css
 from emqkit.wire import Call
+
+if TYPE_CHECKING:
+    from emqkit.stepper import Stepped
 
 __all__ = ["Film", "Frame", "Source"]
 
@@ -272,26 +275,35 @@ class _Making:
         if step.mark:
             where = step.operation
         one = len(step.flush.calls) == 1
+        verdict = ""  # whether the lines that were stepped ended as the recorded call did
         if not step.flush.atomic:
             for number, record in enumerate(step.calls, start=1):
                 at = where if one else f"{where} · call {number} of {len(step.flush.calls)}"
-                yield from self._inside(record, at)
+                stepped = self._stepped(record)
+                if stepped is not None:
+                    yield from self._inside(record, stepped, at)
+                    verdict = f" {stepped.sentence if stepped.error else stepped.agreement}"
                 if not one:
-                    words = text.sentence(record, scripts)
+                    words = text.sentence(record, scripts) + verdict
+                    verdict = ""
                     yield _Shot(record.before, record.after, words, at, 1, *self._script(record.call))
         lua: tuple[Script | None, dict[str, Any]] = (
             self._script(step.calls[0].call) if one and step.calls else (None, {})
         )
-        yield _Shot(step.before, step.after, text.step_sentence(step, scripts), where, 0, *lua)
+        yield _Shot(step.before, step.after, text.step_sentence(step, scripts) + verdict, where, 0, *lua)
 
-    def _inside(self, record: CallRecord, where: str) -> Iterator[_Shot]:
-        """The lines of a script call, where they were asked for."""
+    def _stepped(self, record: CallRecord) -> Stepped | None:
+        """A script call line by line, where that was asked for."""
         verb = record.call.verb
         if record.call.kind != "script" or not (self._lines is True or (self._lines and verb in self._lines)):
-            return
+            return None
         from emqkit.stepper import step_call
 
-        stepped = step_call(record, self._trace.scripts)
+        return step_call(record, self._trace.scripts)
+
+    def _inside(self, record: CallRecord, stepped: Stepped, where: str) -> Iterator[_Shot]:
+        """The lines of a script call."""
+        verb = record.call.verb
         script, named = self._script(record.call)
         before = record.before
         for moment in stepped.moments:
