@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 settings.register_profile("emqkit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("emqkit")
 
-# These take longest; xdist hands out work in order, so they begin while everything else runs beside them.
-FIRST = ("test_browser", "test_notebooks")
-
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -52,8 +49,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("private_server_name", [name for name in names if name in ("fake", "embedded")])
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.nodeid.split("::")[0].rpartition("/")[2].removesuffix(".py") not in FIRST)
+    for item in items:
+        if "lab" in getattr(item, "fixturenames", ()):
+            # One JupyterLab and one browser for the whole run: all who use them go to one worker.
+            item.add_marker(pytest.mark.xdist_group("browser"))
+            item.add_marker(pytest.mark.slow)
+    # These take longest, and work is handed out in order.
+    items.sort(key=lambda item: "lab" not in getattr(item, "fixturenames", ()) and "test_notebooks" not in item.nodeid)
 
 
 # --- servers ----------------------------------------------------------------------------------------------------------

@@ -11,9 +11,6 @@ import pytest
 if TYPE_CHECKING:
     from lab import Lab
 
-# One JupyterLab and one browser for the whole run: all of this goes to one worker.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
-
 FIRST_NOTEBOOK = "01_same_queue_flow.ipynb"
 
 
