@@ -50,6 +50,8 @@ from emqkit.pump import Pump
 from emqkit.scripts import ScriptSet
 from emqkit.servers import Server
 from emqkit.snapshot import Snapshot
+from emqkit.trace import Trace
+from emqkit.wire import Flush
 
 
 @pytest.fixture
@@ -134,6 +136,9 @@ def test_one_foreign_id_and_no_part_of_a_flow_of_one_queue_lands(flows: Flows, q
     flow = Flow("p", [Child("x", id=ids[1]), Child("y", id=ids[2])], id=ids[0])
     with unchanged(flows.server, WrongNamespace, match=f"{FOREIGN}.*begin with JOB"):
         flows.add(queue, flow)
+    error = Trace.of(flows.add.program(queue, flow), flows.server).error
+    assert isinstance(error, WrongNamespace)
+    assert error.ids == (FOREIGN,)  # and not the others
 
 
 def test_a_refused_land_writes_no_policy(flows: Flows, queue: str) -> None:
@@ -443,6 +448,22 @@ def test_a_death_that_is_ignored_does_not_climb(flows: Flows, queue: str) -> Non
     assert everything(flows.server).items(f"emq:{{{queue}}}:flow:outbox".encode()) == ()
 
 
+def test_a_death_does_not_climb_past_a_node_that_was_revived_in_between(flows: Flows, queue: str) -> None:
+    jobs = Jobs(flows.server)
+    flows.add(queue, Flow("p", [Child("q", id=Q, children=[Child("x", id=A)])], id=P))
+    claim = jobs.claim(queue)
+    assert claim is not None
+
+    def an_operator(flush: Flush[Any]) -> None:
+        if flush.calls[0].verb == "HMGET" and flush.calls[0].args[0] == b"state":
+            jobs.reprocess(queue, Q)
+
+    with fault(flows.server, an_operator):
+        assert jobs.retry(queue, claim, error="boom", max_attempts=1) == "dead"
+    assert jobs.state(queue, Q) == "pending"
+    assert everything(flows.server).items(f"emq:{{{queue}}}:flow:outbox".encode()) == ()
+
+
 def test_a_death_that_kills_a_root_has_nowhere_to_climb(flows: Flows, queue: str) -> None:
     flows.add(queue, Flow("p", [Child("x", id=A)], id=P))
     jobs = Jobs(flows.server)
@@ -662,13 +683,18 @@ def test_an_id_that_an_earlier_flow_of_the_batch_has_leaves_the_later_flow_out(
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_one_ill_formed_id_at_any_depth_and_no_flow_of_the_batch_lands(flows: Flows, queue: str, depth: int) -> None:
-    # An id is gated where a node is made; one that got past it (by way of `object.__setattr__`) is gated again here.
-    node = Child("x", id=A)
-    object.__setattr__(node, "id", "JOB")
-    for _ in range(depth - 1):
-        node = Child("node", children=[node])
-    with refused_unsent(flows.server, IllFormedId):
-        flows.add_bulk(queue, [one(P, B), Flow("q", [node], id=Q), one(R, C)])
+    # An id is gated where a node is made. One that got past that, in a program made by hand, is gated before any wire.
+    node = leaf = Child("x", id=A)
+    for level in range(depth - 1):
+        node = Child("node", children=[node], id=(Q, R)[level])
+    object.__setattr__(leaf, "id", "JOB")
+    for bad in (Flow("p", [node], id=P), Flow("p", [node], id=C)):
+        batch = (one(D, E), bad, one(B, F))
+        program = replace(flows.add_bulk.program(queue, []), args=(queue, batch))
+        with refused_unsent(flows.server, IllFormedId):
+            program.run()
+        with refused_unsent(flows.server, IllFormedId):
+            flows.add_bulk(queue, batch)
 
 
 @pytest.mark.parametrize("place, seen", [(2, (Q,)), (3, (Q, A)), (4, (Q, A, B)), (5, (Q, A, B))])

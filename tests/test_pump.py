@@ -399,6 +399,15 @@ def test_a_climbing_death_stops_where_it_is_ignored(server: Server, queue: str) 
     assert states(server, (queue, Q), (queue, P)) == ["absent", "absent"]
 
 
+def test_an_ignored_death_delivered_to_an_inner_node_does_not_climb(server: Server, queues: Callable[..., str]) -> None:
+    orders, texts = queues("orders"), queues("texts")
+    Flows(server).add(orders, tower(None, None, texts, ignored=2))  # R ignores the death of A
+    drain(server, texts, A)
+    assert Pump(server, texts).sweep() == Swept(0, 1)
+    assert states(server, (orders, R), (orders, Q)) == ["pending", "awaiting_children"]
+    assert (outbox(server, orders), outbox(server, texts)) == ((), ())
+
+
 def test_a_node_that_was_dead_before_does_not_climb_again(server: Server, queue: str) -> None:
     flow = Flow("p", [Child("q", id=Q, children=[Child(A, id=A), Child(B, id=B)])], id=P)
     Flows(server).add(queue, flow)
