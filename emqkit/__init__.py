@@ -20,6 +20,7 @@ from emqkit.pump import Pump, Swept
 from emqkit.scripts import Script, ScriptSet
 from emqkit.servers import Server, open_server
 from emqkit.snapshot import Snapshot, capture
+from emqkit.stepper import Stepped, step, step_call
 from emqkit.trace import Trace, record
 from emqkit.transitions import ParentLink
 from emqkit.wire import Call, Flush, Program, operation, run
@@ -57,6 +58,7 @@ __all__ = [
     "Server",
     "Snapshot",
     "StepPlayer",
+    "Stepped",
     "Swept",
     "Trace",
     "Verdict",
@@ -67,6 +69,8 @@ __all__ = [
     "operation",
     "record",
     "run",
+    "step",
+    "step_call",
 ]
 
 __version__ = "0.1.0"
