@@ -127,7 +127,8 @@ def _no_attribute(owner: object, name: object, setting: bool) -> object:
 
 # --- in a child process -----------------------------------------------------------------------------------------------
 
-# By path and not by -m: importing the package would take longer than most scripts run.
+# By path and not by -m: importing the package would take longer than most scripts run. With -P, since neither the
+# folder we are in nor the package's own may put its modules in the way of Python's.
 _BOOT = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
 
 
@@ -136,9 +137,9 @@ def run_apart(job: Job, on_line: OnLine, ask: Ask, deadline_s: float) -> Ending:
 
     A pattern can spin inside C, where no line is counted and no interrupt arrives: only the end of its process ends it.
     """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(path) or os.getcwd() for path in sys.path)}
     child = subprocess.Popen(
-        [sys.executable, "-c", _BOOT, __file__],
+        [sys.executable, "-P", "-c", _BOOT, __file__],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

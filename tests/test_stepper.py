@@ -868,16 +868,21 @@ class Interrupted(BaseException):
 
 @pytest.mark.parametrize("run", [run_here, lambda *args: run_apart(*args, 30.0)], ids=["here", "apart"])
 def test_what_goes_wrong_outside_is_not_caught_by_the_scripts_pcall(run: Callable[..., Ending]) -> None:
+    happened: list[str] = []
+
     def ask(verb: bytes, line: int, tokens: list[bytes]) -> list[bytes]:
+        happened.append("asked")
         raise Interrupted
 
     def on_line(number: int, main: bool, shown: list[tuple[bytes, bytes]]) -> None:
+        happened.append("line")
         raise Interrupted
 
     with pytest.raises(Interrupted):
         run(replace(JOB, source=CAUGHT), lambda *_: None, ask)
     with pytest.raises(Interrupted):
         run(replace(JOB, source=CAUGHT), on_line, ask)
+    assert happened == ["asked", "line"]
 
 
 def test_here_and_apart_a_script_ends_alike() -> None:
