@@ -278,7 +278,6 @@ class Jobs:
     def _extend_locks(
         self, queue: str, jobs: Sequence[Claim | tuple[str, int]], *, lease_ms: int = 30_000
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        keys.check_queue(queue)
         if isinstance(jobs, str | bytes | Claim) or not isinstance(jobs, Sequence):
             raise BadArgument("jobs", jobs, "is not a list of claims or (id, token) pairs")
         return (queue, tuple(jobs)), {"lease_ms": lease_ms}

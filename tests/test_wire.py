@@ -421,6 +421,22 @@ def test_an_interrupt_in_mid_read_leaves_no_reply_for_a_later_call(
     server.client.delete("emq:stray:1")
 
 
+def test_a_reply_still_on_its_way_at_an_interrupt_answers_no_later_call(
+    proxy: Proxy, through: Server, embedded_server: Server, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded_server.client.set(f"emq:{{{queue}}}:x", "mine")
+    through.round_trip(Flush((get("emq:warm"),)))
+    proxy.stall_reply("INCR")
+    with monkeypatch.context() as patch:
+        patch.setattr(base, "_read", raising(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            through.round_trip(Flush((command("INCR", [b"emq:stray:n"], [], as_is),)))
+    late = threading.Timer(0.2, proxy.resume)  # it would come now, to a call that waited for it
+    late.start()
+    assert through.round_trip(Flush((get(f"emq:{{{queue}}}:x"),))) == (b"mine",)
+    late.cancel()
+
+
 def test_an_error_in_the_middle_of_replies_leaves_none_for_a_later_call(
     server: Server, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -431,7 +447,7 @@ def test_an_error_in_the_middle_of_replies_leaves_none_for_a_later_call(
     assert Jobs(server).enqueue(queue, "pick", id=A).landed
 
 
-def raising(error: Exception) -> Callable[[Any], Reply]:
+def raising(error: BaseException) -> Callable[[Any], Reply]:
     def function(_: Any) -> Reply:
         raise error
 
