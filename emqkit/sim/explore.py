@@ -462,7 +462,7 @@ class Explorer:
                     "a stated time and a stated means: the script set names neither, so only the names of what stays "
                     "were checked"
                 )
-            evidence = Evidence(len(self.states), self.complete, max(self.depth - 1, 0), (*missing, *unspent))
+            evidence = Evidence(len(self.states), self.complete, self.depth, (*missing, *unspent))
             violation = self._violation(n)
             unconcerned = promise.concerns(self.world)
             verdict = judge(promise.name, promise.title, evidence, violation=violation, unconcerned=unconcerned)

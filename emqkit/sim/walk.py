@@ -211,13 +211,42 @@ def _fits(option: Option, move: dict[str, Any], walker: Walker) -> bool:
     )
 
 
+MOST_ENDS = 100_000
+
+
 def _at_the_end(walker: Walker, promise: str) -> str:
-    """What a promise about ends says here. (That nothing leads on from here is what exploring showed.)"""
-    keyspace, _, facts = walker.machine.sides[walker.side]
-    for one in walker.promises:
-        if one.name == promise:
-            return next(one.end(walker.world, walker.machine.view(keyspace), walker.machine.facts[facts]), "")
-    return ""
+    """What a promise about ends says here, if it goes on saying so wherever fault-free moves lead from here."""
+    asked = [one for one in walker.promises if one.name == promise and type(one).end is not Promise.end]
+    if not asked or asked[0].ends(walker.world) is not None:
+        return ""
+    machine = walker.machine
+    machine.remembers = True  # from here on it is asked what may follow, not what did
+    says = ""
+    first = (walker.side, tuple(walker.places))
+    met, waiting = {first}, [first]
+    while waiting:
+        side, places = waiting.pop()
+        keyspace, _, facts = machine.sides[side]
+        broken = next(asked[0].end(walker.world, machine.view(keyspace), machine.facts[facts]), "")
+        if not broken or len(met) > MOST_ENDS:
+            return ""
+        says = says or broken
+        held = {claim for local in places for claim in machine.locals[local].holds}
+        following = [
+            (after, (*places[:slot], local, *places[slot + 1 :]))
+            for slot, place in enumerate(places)
+            for after, local, _, _ in machine.step(side, place)
+        ]
+        following += [
+            (after, places)
+            for after, _, _, fault, holder in machine.outside(side)
+            if fault is None and (holder is None or holder not in held)
+        ]
+        for state in following:
+            if state not in met:
+                met.add(state)
+                waiting.append(state)
+    return says
 
 
 def wander(

@@ -1,0 +1,264 @@
+"""A violation is handed over: as sentences, a trace to step, a picture, a file to replay, an exit status."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emqkit.__main__ import main
+from emqkit.errors import BadArgument
+from emqkit.scripts import ScriptSet
+from emqkit.servers import Server, open_server
+from emqkit.sim import SCENARIOS, Result, explore, scenario
+from emqkit.sim.history import load, save
+from emqkit.sim.walk import Walker, replay, wander
+from emqkit.sim.zoo import MISTAKES, mistake
+from emqkit.viz.spacetime import spacetime
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture(scope="module")
+def fake() -> Iterator[Server]:
+    with open_server("fake://") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def settled_twice(fake: Server) -> Result:
+    return explore("repeated-settles", server=fake)
+
+
+# --- stepping, reading, seeing ---------------------------------------------------------------------------------------
+
+
+def test_a_violation_is_a_trace_whose_steps_follow_one_another(settled_twice: Result) -> None:
+    for violation in settled_twice.violations:
+        trace = violation.history.trace
+        assert trace.initial == violation.history.initial
+        assert len(trace) >= len(violation.history)
+        for before, after in zip(trace.steps, trace.steps[1:], strict=False):
+            assert before.after == after.before
+        assert violation.says in trace.steps[-1].mark
+
+
+def test_a_violation_opens_in_the_player_down_to_the_lua_lines(settled_twice: Result) -> None:
+    from emqkit.viz.frames import Film
+
+    history = settled_twice.verdicts["P5"].violation
+    assert history is not None
+    film = Film.of(history.history.trace, lines=["retry"])
+    assert any(frame.depth == 2 and frame.move == "ignore" for frame in film.frames)
+    assert film.frames[-1].sentence.startswith("P5 is broken: the counter of order is 0")
+    from emqkit.widgets import StepPlayer
+
+    assert repr(StepPlayer(history.history.trace)).startswith("The start")
+
+
+def test_a_crash_is_a_step_that_nobody_sent(fake: Server) -> None:
+    history = explore("climbing", server=fake).verdicts["P3"].violation
+    assert history is not None
+    crashed = [step for step in history.history.trace.steps if "crashes" in step.mark]
+    assert len(crashed) == 1 and not crashed[0].calls
+    assert history.history.sentences[-2:] == (
+        "5. Worker of orders crashes in jobs.retry: what it had read is gone.",
+        "So P3 is broken: root stays held for ever.",
+    )
+
+
+def test_jobs_are_called_by_their_payloads_in_sentences(settled_twice: Result) -> None:
+    told = "\n".join(line for violation in settled_twice.violations for line in violation.history.sentences)
+    assert "JOB" not in told and "claim answers [pick, pick, 1]" in told
+
+
+def test_the_spacetime_diagram_has_a_lane_for_each_actor_and_marks_what_went_wrong(fake: Server) -> None:
+    history = explore("two-pumps", server=fake).violations[0].history
+    picture = spacetime(history)
+    assert picture.startswith("<svg") and picture.count('class="lane"') == 3
+    assert picture.count("<title>") == len(history) and "P3 is broken" in picture
+    lapsing = spacetime(explore("lapses", server=fake).violations[0].history)
+    assert 'class="time"' in lapsing
+    crashing = spacetime(explore("climbing", server=fake).violations[0].history)
+    assert crashing.count('class="crash"') == 2  # one cross
+    assert "prefers-color-scheme:dark" in picture
+
+
+# --- replaying -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["heartbeats", "two-pumps", "poison", "reprocessed-child", "landing-and-dying"])
+def test_every_history_breaks_its_promise_again_when_its_calls_are_really_made(name: str, server: Server) -> None:
+    for violation in explore(name, server=server).violations:
+        done = replay(violation.history.as_json(), server=server)
+        assert done.confirmed and done.says == violation.says
+        assert done.history.sentences == violation.history.sentences
+
+
+def test_a_history_is_saved_and_replayed_from_its_file(fake: Server, tmp_path: Path) -> None:
+    history = explore("two-pumps", server=fake).violations[0].history
+    saved = load(save(history, tmp_path / "two-pumps.json"))
+    assert saved["scenario"] == "two-pumps" and saved["promise"] == "P3"
+    assert replay(saved, server=fake).confirmed
+
+
+def test_a_file_that_is_no_history_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "no.json").write_text("{}")
+    for file in ("no.json", "missing.json"):
+        with pytest.raises(BadArgument, match="history file"):
+            load(tmp_path / file)
+
+
+def test_a_history_that_another_set_does_not_follow_is_not_confirmed(fake: Server) -> None:
+    broken = mistake("no-signal").explore(server=fake).verdicts["P3"].violation
+    assert broken is not None
+    assert replay(broken.history.as_json(), server=fake).confirmed
+    kept = replay(broken.history.as_json(), scripts="published", server=fake)
+    assert not kept.confirmed
+
+
+def test_a_walker_offers_every_move_and_takes_the_one_it_is_given(fake: Server) -> None:
+    with Walker(scenario("pump-crashes"), fake) as walker:
+        kinds = set()
+        for _ in range(30):
+            options = walker.options()
+            kinds |= {option.label.kind for option in options}
+            walker.take(options[0])
+        assert {"call", "crash"} <= kinds and len(walker.history()) == 30
+
+
+def test_wandering_meets_what_searching_finds(fake: Server) -> None:
+    found = {h.promise for seed in range(6) for h in wander(scenario("heartbeats"), fake, seed=seed, moves=60)}
+    assert found and found <= {v.promise for v in explore("heartbeats", server=fake).violations}
+    with pytest.raises(BadArgument):
+        wander(scenario("heartbeats"), fake, moves=0)
+
+
+# --- the zoo ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_the_explorer_breaks_every_mistake_of_the_zoo(name: str, fake: Server) -> None:
+    one = mistake(name)
+    result = one.explore(server=fake)
+    assert result.verdicts[one.breaks].word == "broken", result.verdicts[one.breaks].reason
+
+
+@pytest.mark.parametrize("name", ["no-first-record", "no-signal", "deaf-to-policy", "newest-first", "half-removed"])
+def test_where_a_mistake_shows_the_published_script_keeps_the_promise(name: str, fake: Server) -> None:
+    one = mistake(name)
+    assert (
+        explore(one.world, server=fake, crashes=min(one.world.faults.crashes, 1)).verdicts[one.breaks].word == "holds"
+    )
+
+
+def test_every_script_of_the_zoo_belongs_to_a_mistake_and_marks_it() -> None:
+    from emqkit.scripts import lua_folder
+
+    files = sorted((lua_folder() / "zoo").glob("*/*.lua"))
+    assert {file.parent.name for file in files} == {n for n, one in MISTAKES.items() if one.scripts != "published"}
+    for file in files:
+        assert file.read_text().count("MISTAKE") == 1
+        assert (
+            ScriptSet.load(f"zoo/{file.parent.name}")[file.stem].source != ScriptSet.load("published")[file.stem].source
+        )
+
+
+# --- the command line ------------------------------------------------------------------------------------------------
+
+
+def test_the_list_names_every_scenario_with_its_actors_and_faults(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explore", "--list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["scenarios"]
+    assert [one["name"] for one in listed] == list(SCENARIOS)
+    assert listed[0]["name"] == "flagship" and "pump of stock" in listed[0]["actors"]
+    assert listed[0]["faults"] == "2 crashes, 1 lost reply, 1 lapse"
+    assert main(["explore", "--list"]) == 0
+    assert "two Pumps sweep one queue" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["pump-crashes", "--crashes", "1"], 0),
+        (["two-pumps"], 1),
+        (["pump-crashes", "--max-depth", "3"], 2),
+        (["no-such-world"], 2),
+        (["two-pumps", "--scripts", "no/such/folder"], 2),
+        ([], 2),
+    ],
+)
+def test_the_exit_status_says_holds_broken_or_unknown(
+    arguments: list[str], status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explore", *arguments]) == status
+    said = capsys.readouterr()
+    assert said.out or said.err
+
+
+def test_a_history_saved_by_the_command_line_replays_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(tmp_path / "history.json")
+    assert main(["explore", "two-pumps", "--json", "--save", file, "--promise", "P3"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["verdict"] == "broken" and answer["promises"]["P3"]["verdict"] == "broken"
+    assert answer["states"] > 0 and len(answer["fingerprint"]) == 64
+    assert main(["replay", file]) == 1
+    assert "So P3 is broken" in capsys.readouterr().out
+    assert main(["replay", str(tmp_path / "none.json")]) == 2
+
+
+# --- in pytest -------------------------------------------------------------------------------------------------------
+
+
+def test_the_fixture_explores_and_fails_with_the_history(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        pytest_plugins = ["emqkit.sim.pytest_plugin"]
+
+        def test_that_holds(explored):
+            explored("pump-crashes", crashes=1).holds("P3", "P5")
+
+        def test_that_is_broken(explored):
+            explored("two-pumps").holds("P3")
+
+        def test_that_is_unknown(explored):
+            explored("pump-crashes", max_depth=3).holds("P3")
+        """
+    )
+    outcome = pytester.runpytest_inprocess("-p", "no:randomly", "-p", "no:cacheprovider")
+    outcome.assert_outcomes(passed=1, failed=2)
+    outcome.stdout.fnmatch_lines(["*P3 broken after 17 moves*", "*17. Pump of stock 2, pump.sweep: LTRIM answers OK.*"])
+    outcome.stdout.fnmatch_lines(["*P3 no drop: unknown. No violation up to depth 3*"])
+
+
+# --- what was found on the published scripts -------------------------------------------------------------------------
+
+
+FOUND: dict[str, Any] = {
+    "lapses": ["P3"],
+    "heartbeats": ["P3", "P6", "P7", "P9", "P14"],
+    "repeated-settles": ["P2", "P4", "P5", "P6", "P7", "P9", "P11", "P16"],
+    "added-twice": ["P4", "P5", "P6", "P7", "P9", "P11", "P16"],
+    "landing-and-dying": ["P13"],
+    "two-pumps": ["P3"],
+    "climbing": ["P3", "P9", "P11"],
+    "climbing-cross-queue": ["P3"],
+    "poison": ["P3", "P10"],
+    "reprocessed-child": ["P2", "P4", "P5", "P6", "P7", "P8", "P9", "P15", "P16"],
+    "reprocessed-parent": ["P2", "P7"],
+    "removed-parent": ["P4", "P7", "P15"],
+    "failures": [],
+    "re-delivery": [],
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_the_published_scripts_break_is_what_the_findings_say(name: str, fake: Server) -> None:
+    result = explore(name, server=fake)
+    assert result.complete
+    assert [violation.promise for violation in result.violations] == FOUND[name]
+    if not FOUND[name]:
+        assert result.word == "holds"
