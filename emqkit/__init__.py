@@ -27,6 +27,8 @@ from emqkit.wire import Call, Flush, Program, operation, run
 from emqkit.worker import Ran, Worked, Worker
 
 if TYPE_CHECKING:
+    from emqkit.sim.explore import explore
+    from emqkit.sim.world import World
     from emqkit.widgets import BulkLedger, CounterLab, OutboxLab, PumpCrashLab, StepPlayer
 
 __all__ = [
@@ -64,7 +66,9 @@ __all__ = [
     "Verdict",
     "Worked",
     "Worker",
+    "World",
     "capture",
+    "explore",
     "open_server",
     "operation",
     "record",
@@ -77,6 +81,7 @@ __version__ = "0.1.0"
 
 # Reached on first use, so that `import emqkit` needs neither ipywidgets nor matplotlib.
 _LAZY = dict.fromkeys(("BulkLedger", "CounterLab", "OutboxLab", "PumpCrashLab", "StepPlayer"), "emqkit.widgets")
+_LAZY |= dict.fromkeys(("World", "explore"), "emqkit.sim")
 
 
 def __getattr__(name: str) -> Any:
