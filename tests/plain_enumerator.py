@@ -16,7 +16,7 @@ from emqkit.sim.keyspace import FUTURE, PAST, Keyspace, Part, canonical_reply, p
 from emqkit.sim.promises import PROMISES, Facts, Move, Promise, remember
 from emqkit.sim.world import World
 from emqkit.snapshot import Ranked, Snapshot, capture, restore
-from emqkit.wire import Done, Flush, Program
+from emqkit.wire import Call, Done, Flush, Program
 
 CRASH, LOST, LAPSE = 0, 1, 2
 
@@ -61,6 +61,7 @@ class Plain:
     transitions: int = 0
     calls: int = 0
     broken: set[str] = field(default_factory=set)
+    made: list[tuple[Snapshot, Call[Any]]] = field(default_factory=list)
 
 
 def enumerate_plainly(
@@ -155,6 +156,7 @@ def _moves(
     restore(server, keyspace.snapshot)
     (reply,) = server.round_trip(Flush((call,)))
     found.calls += 1
+    found.made.append((keyspace.snapshot, call))
     snapshot = capture(server)
     parts, metrics = parts_of(snapshot)
     after = Keyspace(parts)
