@@ -1,8 +1,8 @@
 """From a click to paint: how long one step of the player takes to be on the screen, in a real browser.
 
 `python -m benchmarks player_paint`: a flow of some children, 100 clicks on Forward, each measured from the click to the
-end of the frame that shows it. Beside it, in the same run, what people use instead: a matplotlib figure of the same board
-size drawn in Python and sent as a picture, which any widget does that is drawn in the kernel. Needs a Chromium or Chrome.
+end of the frame that shows it. Beside it, in the same run, what a widget does whose pictures are drawn in the kernel: a
+matplotlib figure, drawn and encoded. Needs a Chromium or Chrome.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MEASURE = """async steps => {
     const begun = performance.now();
     button.click();
     times.push(await painted() - begun);
-    if (document.querySelector('.emqkit-status').textContent === status) throw new Error('step ' + step + ' did not move');
+    if (document.querySelector('.emqkit-status').textContent === status) throw new Error(`step ${step} did not move`);
   }
   return times;
 }"""
@@ -78,9 +78,8 @@ def main(options: list[str]) -> int:
         return 2
     median, late = statistics.median(times), times[int(len(times) * 0.95) - 1]
     beside = statistics.median(drawn_in_python() for _ in range(5))
-    print(
-        f"player of {len(player)} steps, {STEPS} clicks: click to paint {median:.1f} ms median, {late:.1f} ms 95th percentile"
-    )
+    print(f"player of {len(player)} steps, {STEPS} clicks, from click to paint:")
+    print(f"  median {median:.1f} ms, 95th percentile {late:.1f} ms")
     print(
         f"a figure drawn in the kernel: {beside:.1f} ms before it is even sent, {beside / median:.1f} times the median"
     )

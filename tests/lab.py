@@ -234,14 +234,14 @@ def open_lab(notebooks: Path = NOTEBOOKS, *, server: str = "fake://") -> Iterato
         NoBrowser: there is no Chromium or Chrome here.
     """
     with contextlib.ExitStack() as stack:
-        browser = stack.enter_context(_browser(stack.enter_context(sync_playwright())))
+        chromium = stack.enter_context(browser(stack.enter_context(sync_playwright())))
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="emqkit-lab-", ignore_cleanup_errors=True)))
         folder = home / "notebooks"
         shutil.copytree(notebooks, folder, ignore=shutil.ignore_patterns(".*"))
         token = secrets.token_hex(16)
         url = stack.enter_context(_jupyter(home, folder, token, server))
         # One cache for all windows: JupyterLab's own files are fetched once, not for every notebook.
-        context = browser.new_context()
+        context = chromium.new_context()
         context.set_default_timeout(WAIT)
         lab = Lab(url, token, folder, context)
         stack.callback(lab.close_pages)
@@ -249,10 +249,11 @@ def open_lab(notebooks: Path = NOTEBOOKS, *, server: str = "fake://") -> Iterato
 
 
 @contextlib.contextmanager
-def _browser(playwright: Playwright) -> Iterator[Browser]:
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    """The Chromium or Chrome of this machine, headless; raises `NoBrowser` where there is none."""
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     try:
-        browser = playwright.chromium.launch(
+        chromium = playwright.chromium.launch(
             executable_path=path, channel=None if path else "chrome", headless=True, args=FLAGS
         )
     except BrowserError as error:
@@ -260,9 +261,9 @@ def _browser(playwright: Playwright) -> Iterator[Browser]:
             raise NoBrowser("no Chromium or Chrome is installed here") from error
         raise
     try:
-        yield browser
+        yield chromium
     finally:
-        browser.close()
+        chromium.close()
 
 
 @contextlib.contextmanager
