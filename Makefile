@@ -27,7 +27,7 @@ lint: $(VENV)/installed-test
 	$(BIN)/python -m mypy
 
 verdicts: $(VENV)/installed-test
-	$(BIN)/python -m emqkit explore $(ARGS)
+	$(BIN)/python -m emqkit.sim.verdicts docs/findings.md $(ARGS)
 
 bench: $(VENV)/installed-test
 	$(BIN)/python -m benchmarks $(ARGS)

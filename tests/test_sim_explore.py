@@ -299,7 +299,7 @@ def test_an_unknown_scenario_is_refused_by_name() -> None:
 
 def test_budgets_are_whole_numbers_up_to_fifteen() -> None:
     for wrong in (-1, 16, True, "2"):
-        with pytest.raises(ValueError, match="budget crashes"):
+        with pytest.raises(BadArgument, match="crashes"):
             Faults(crashes=wrong)  # type: ignore[arg-type]
 
 

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from emqkit.errors import BadArgument
+
 __all__ = ["WORDS", "Faults", "Poison"]
 
 
@@ -67,7 +69,7 @@ class Faults:
             if field.name != "poison" and (
                 isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 16
             ):
-                raise ValueError(f"the budget {field.name} is {value!r}; it is a whole number from 0 to 15")
+                raise BadArgument(field.name, value, "is not a whole number from 0 to 15")
 
     @property
     def budget(self) -> tuple[int, int, int, int, int, int]:

@@ -425,15 +425,19 @@ class _Once(Promise):
             return
         for owed in world.owed.values():
             before, after = move.before[owed.queue], move.after[owed.queue]
-            if before is after or owed.id not in after.members("pending"):
+            if before is after:
+                continue
+            gone = before.row(owed.id) is None
+            enters = owed.id in after.members("pending") and owed.id not in before.members("pending")
+            if gone and (enters or (not before.places(owed.id) and owed.id in after.ids)):
+                yield f"{verb} brought {world.label(owed.id)} back, whose row is gone"
+            if gone or owed.id not in after.members("pending"):
                 continue
             state = before.state(owed.id)
             if owed.id in before.members("pending") and (state == "pending" or after.state(owed.id) != "pending"):
                 continue
             who = world.label(owed.id)
-            if before.row(owed.id) is None:
-                yield f"{verb} brought {who} back, whose row is gone"
-            elif "dead" in before.places(owed.id) or state == "dead":
+            if "dead" in before.places(owed.id) or state == "dead":
                 yield f"{verb} brought {who} back, which was dead"
             elif verb in ("reap", "promote"):
                 continue

@@ -93,9 +93,9 @@ def _worlds() -> Iterator[World]:
         "failures-cross-queue",
         (Worker("stock", "either"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
         mixed_crossing,
-        Faults(crashes=1, redeliveries=1),
+        Faults(crashes=1, lost_replies=1, redeliveries=1),
         witnesses=(REDELIVERED,),
-        summary="deaths in another queue, delivered by a Pump, once more than needed",
+        summary="deaths in another queue, signalled and delivered by a Pump, once more than needed",
     )
     yield World(
         "retries",
