@@ -150,6 +150,7 @@ class CounterLab(ServedLab):
 
 
 _WORDS = {"complete": "completed", "again": "the same again", "stale": "with a stale token"}
+_SHORT = {"complete": "completed", "again": "again", "stale": "stale token"}
 
 
 def _told(what: str, claim: Claim, piece: Trace, before: int, after: int) -> str:
@@ -176,7 +177,7 @@ def _flow_of(flow: Flow | int, queue: str) -> Flow:
 
 # --- the stair --------------------------------------------------------------------------------------------------------
 
-_STEP, _HIGH, _LEFT, _TOP = 84, 150, 46, 34
+_STEP, _HIGH, _LEFT, _TOP = 92, 150, 34, 34
 
 
 def _stairs(count: int, tries: Sequence[_Try], alt: str) -> str:
@@ -201,7 +202,7 @@ def _stairs(count: int, tries: Sequence[_Try], alt: str) -> str:
         at = x(number)
         points += [(at, y(value)), (at, y(one.after))]
         value = one.after
-        label = f'<text x="{at:.0f}" y="{height - 26}" class="d-mid">{escape(_WORDS[one.what])}</text>'
+        label = f'<text x="{at:.0f}" y="{height - 26}" class="d-mid">{_SHORT[one.what]}</text>'
         label += f'<text x="{at:.0f}" y="{height - 10}" class="d-mid d-soft">{escape(short(one.child))}</text>'
         if one.before == one.after:
             shape = f"M{at - 7:.1f} {y(value) - 7:.1f}l14 14m0 -14l-14 14"
@@ -214,7 +215,7 @@ def _stairs(count: int, tries: Sequence[_Try], alt: str) -> str:
     points.append((x(len(tries) + 0.6), y(value)))
     line = " ".join(f"{px:.1f},{py:.1f}" for px, py in points)
     said = escape(f"The counter over {many(len(tries), 'completion')}. {alt}", quote=True)
-    title = f'<text x="{_LEFT}" y="18" class="d-title">children outstanding, completion by completion</text>'
+    title = f'<text x="{_LEFT - 18}" y="18" class="d-title">children outstanding</text>'
     return (
         f'<svg class="emqkit-drawing" viewBox="0 0 {width} {height}" style="max-width:{width}px" role="img" '
         f'aria-label="{said}">{title}{"".join(parts)}<polyline points="{line}" class="d-line"/>{"".join(marks)}</svg>'

@@ -266,7 +266,8 @@ class Lab(widgets.VBox):  # type: ignore[misc]
         return self.sentence
 
     def _panel_html(self) -> str:
-        return self.picture() + "".join(table.html() for table in self.tables())
+        parts = self.picture() + "".join(table.html() for table in self.tables())
+        return f'<div class="emqkit-parts">{parts}</div>'
 
     def button(self, name: str, act: Callable[[], object], *, hint: str = "") -> Any:
         """A button of this lab. What its verb refuses is said in the status line."""

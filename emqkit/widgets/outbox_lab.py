@@ -58,7 +58,9 @@ class OutboxLab(ServedLab):
         sweep.add_class("emqkit-first")
         crash = self.button("Crash the Pump there", self.crash)
         start = self.button("Back to the start", self.start_over)
-        super().__init__("Outbox and policy", private(server), [*rows, self.row(sweep, self.gap, crash, start)])
+        super().__init__(
+            "Outbox and policy", private(server), [*rows, self.row(sweep, start), self.row(self.gap, crash)]
+        )
         self.start_over()
 
     def _all(self) -> list[tuple[int, Child]]:
@@ -82,12 +84,10 @@ class OutboxLab(ServedLab):
 
         place.observe(landed_anew, names="value")
         policy.observe(landed_anew, names="value")
-        return self.row(
-            place,
-            policy,
-            self.button(f"Complete child {number}", complete),
-            self.button(f"Let child {number} die", die),
-        )
+        buttons = self.button(f"Complete child {number}", complete), self.button(f"Let child {number} die", die)
+        row = self.row(place, policy, *buttons)
+        row.add_class("emqkit-lab-child")
+        return row
 
     # --- the verbs, as on the buttons -------------------------------------------------------------------------------
 

@@ -65,6 +65,14 @@ function enable(node, on) {
   else node.setAttribute("aria-disabled", "true");
 }
 
+// Jupyter looks for its shortcuts at the focused element first: one above it that says no is not asked in time.
+function keepKeys(root) {
+  root.dataset.lmSuppressShortcuts = "true";
+  root.addEventListener("focusin", (event) => {
+    event.target.dataset.lmSuppressShortcuts = "true";
+  });
+}
+
 // --- one clock a model, however many views it has --------------------------------------------------------------------
 
 const decks = new WeakMap();
@@ -149,7 +157,7 @@ class View {
     const { deck } = this;
     const root = make("div", "emqkit-player");
     root.tabIndex = 0;
-    root.dataset.lmSuppressShortcuts = "true";
+    keepKeys(root);
     root.setAttribute("role", "group");
     root.setAttribute("aria-label", "Trace player: arrow keys step, Home and End jump, Space plays");
 
@@ -445,7 +453,7 @@ function dressLab(root) {
     const line = lab && lab.querySelector(".emqkit-lab-line .widget-html-content");
     const title = lab && lab.querySelector(".emqkit-lab-title");
     if (line && title) {
-      lab.dataset.lmSuppressShortcuts = "true";
+      keepKeys(lab);
       lab.setAttribute("role", "group");
       lab.setAttribute("aria-label", title.textContent);
       line.setAttribute("role", "status");

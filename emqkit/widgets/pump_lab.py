@@ -60,9 +60,8 @@ class PumpCrashLab(ServedLab):
         crash.add_class("emqkit-first")
         finish = self.button("Let a pass finish", self.finish)
         again = self.button("Back to the start", self.start_over)
-        super().__init__(
-            "The Pump's crashes", private(server), [self.row(self.gap, crash, finish, again), self.row(self.order)]
-        )
+        rows = [self.row(self.gap, crash), self.row(finish, again, self.order)]
+        super().__init__("The Pump's crashes", private(server), rows)
         self.start_over()
         self.order.observe(self._reordered, names="value")
 
