@@ -14,7 +14,7 @@ from emqkit.errors import BadArgument
 from emqkit.flows import Child, Flow
 from emqkit.scripts import ScriptSet
 from emqkit.servers import Server, open_server
-from emqkit.sim import Faults, Reaper, Repeating, Worker, World, explore, scenario
+from emqkit.sim import Faults, Promoter, Reaper, Repeating, Worker, World, explore, scenario
 from emqkit.sim import keyspace as keyspace_room
 from emqkit.sim import state as state_room
 from emqkit.sim.actors import Kit, Producer
@@ -349,6 +349,18 @@ def test_an_operation_of_ones_own_stands_in_for_a_role(fake: Server) -> None:
     result = explore(world, server=fake)
     assert result.verdicts["P3"].word == "holds"
     assert any(gap.operation == "sweeper.sweep" for gap in result.gaps)
+
+
+def test_a_world_may_begin_with_more_than_flows(fake: Server) -> None:
+    def delayed(kit: Kit) -> list[Any]:
+        id = planned("orders", Flow("x", [Child("y")]))[0].flow.id
+        return [kit.jobs.enqueue_in.program("orders", "later", 10**14, id=id)]
+
+    world = World("delayed", (Worker("orders"), Promoter("orders")), setup=delayed)
+    result = explore(world, server=fake)
+    assert (result.verdicts["P6"].word, result.verdicts["P14"].word) == ("holds", "holds")
+    assert not result.verdicts["P3"].concerns
+    assert "0 states" not in result.text and "not tried here: P1, P2, P3" in result.text
 
 
 def test_coverage_names_every_gap_of_the_pump(fake: Server) -> None:

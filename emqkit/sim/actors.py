@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from emqkit.errors import EmqError, JobGone, NotDead, ReplyLost
+from emqkit.errors import JobGone, NotDead, ReplyLost
 from emqkit.flows import Flow, Flows
 from emqkit.jobs import Claim, Jobs
 from emqkit.pump import Pump
@@ -152,7 +152,7 @@ class Worker(_OfQueue):
         outcome: `complete`, `fail`, or `either`: both are tried.
         max_attempts: how many claims a job gets before a failure is its death, 1 or more.
         heartbeats: whether it may extend its lease, any number of times, before it settles.
-        loses_claims: whether it may forget a claim without settling it, as one that hangs for good.
+        together: whether it does so by `extend_locks`, as a worker with many claims would.
     """
 
     role: ClassVar[Role] = "worker"
@@ -160,6 +160,7 @@ class Worker(_OfQueue):
     outcome: Literal["complete", "fail", "either"] = "complete"
     max_attempts: int = 1
     heartbeats: bool = False
+    together: bool = False
 
     @property
     def title(self) -> str:
@@ -172,11 +173,10 @@ class Worker(_OfQueue):
         if isinstance(done.value, Claim):
             return self._with(kit, done.value)
         if isinstance(memory, Claim):
-            if isinstance(done.error, ReplyLost) and ended.function.__name__ != "extend_lock":
-                return (Choice(ended, memory, "again"),)
-            if ended.function.__name__ == "extend_lock" and not isinstance(done.error, EmqError):
-                return self._with(kit, memory)
+            extended = ended.function.__name__ in ("extend_lock", "extend_locks")
             if isinstance(done.error, ReplyLost):
+                return self._with(kit, memory) if extended else (Choice(ended, memory, "again"),)
+            if extended and done.error is None and done.value != (memory.id,):
                 return self._with(kit, memory)
         return self.begin(kit)
 
@@ -190,7 +190,9 @@ class Worker(_OfQueue):
             )
             choices.append(Choice(failing, claim, "it fails"))
         if self.heartbeats:
-            extending = kit.jobs.extend_lock.program(self.queue, claim, lease_ms=FAR_MS)
+            extending: Program[Any] = kit.jobs.extend_lock.program(self.queue, claim, lease_ms=FAR_MS)
+            if self.together:
+                extending = kit.jobs.extend_locks.program(self.queue, [claim], lease_ms=FAR_MS)
             choices.append(Choice(extending, claim, "a heartbeat"))
         return tuple(choices)
 

@@ -10,7 +10,6 @@ from typing import Any
 from emqkit.errors import EmqError
 from emqkit.sim.explore import MOST_STATES, Progress, explore
 from emqkit.sim.history import load, save
-from emqkit.sim.result import Result
 from emqkit.sim.scenarios import SCENARIOS
 from emqkit.sim.walk import replay
 
@@ -98,27 +97,8 @@ def run_explore(arguments: argparse.Namespace) -> int:
             save(chosen[0].history, arguments.save)
         else:
             print(f"There is no history to save: {result.word}.", file=sys.stderr)
-    print(json.dumps(result.as_json(), ensure_ascii=False, indent=1) if arguments.json else told(result))
+    print(json.dumps(result.as_json(), ensure_ascii=False, indent=1) if arguments.json else result.text)
     return result.exit_status
-
-
-def told(result: Result) -> str:
-    """A result as text: the counts, the verdicts, and the history of each broken promise."""
-    lines = [
-        f"{result.world.name} on {result.scripts}: {result.word}",
-        f"  {result.states:,} states, {result.transitions:,} transitions, {result.real_calls:,} real calls, "
-        f"{result.seconds:.1f} s on {result.server}; faults: {result.world.faults}",
-        f"  fingerprint {result.fingerprint}",
-    ]
-    if result.stopped:
-        lines.append(f"  stopped {result.stopped}: what follows is what was known by then")
-    lines += [f"  {verdict}" for verdict in result.verdicts.values() if verdict.concerns]
-    left_out = [verdict.promise for verdict in result.verdicts.values() if not verdict.concerns]
-    if left_out:
-        lines.append(f"  not tried here: {', '.join(left_out)}")
-    for violation in result.violations:
-        lines += ["", f"{violation}", *(f"  {sentence}" for sentence in violation.history.sentences)]
-    return "\n".join(lines)
 
 
 def _print_list(as_json: bool) -> None:

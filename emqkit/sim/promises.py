@@ -299,7 +299,7 @@ def seen(world: World, move: Move, facts: Facts) -> Iterator[str]:
                 yield "a settle was repeated"
         if call.verb == "reap" and isinstance(reply, int) and reply > 0:
             yield "a lapsed lease was reaped"
-        if call.verb in ("extend_lock", "extend_locks") and reply == 1:
+        if (call.verb == "extend_lock" and reply == 1) or (call.verb == "extend_locks" and reply == ()):
             yield "a lease was extended"
         if call.verb == "reprocess" and reply == 1:
             yield "a dead job was reprocessed"
@@ -485,6 +485,9 @@ _SET_OF = {"pending": "pending", "active": "active", "scheduled": "schedule", "d
 
 
 class _OnePlace(Promise):
+    def concerns(self, world: World) -> str | None:
+        return None
+
     def part(self, world: World, part: Part) -> Iterator[str]:
         for id in sorted(part.ids):
             places, state = part.places(id), part.state(id)
@@ -498,6 +501,9 @@ class _OnePlace(Promise):
 
 
 class _NoGhosts(Promise):
+    def concerns(self, world: World) -> str | None:
+        return None
+
     def part(self, world: World, part: Part) -> Iterator[str]:
         for id in sorted(part.ids):
             row = part.row(id)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from emqkit.sim.history import History
     from emqkit.sim.world import World
+    from emqkit.trace import Trace
 
 __all__ = ["Evidence", "Gap", "Result", "Verdict", "Violation", "Word", "judge"]
 
@@ -45,6 +46,16 @@ class Violation:
     promise: str
     says: str
     history: History
+
+    @property
+    def trace(self) -> Trace:
+        """The history as a trace, to be opened in a `StepPlayer`."""
+        return self.history.trace
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The history in plain words."""
+        return self.history.sentences
 
     def __str__(self) -> str:
         return f"{self.promise} broken after {len(self.history)} moves: {self.says}."
@@ -202,6 +213,25 @@ class Result:
             f"<{self.world.name} on {self.scripts}: {self.word}; {self.states:,} states, "
             f"{self.transitions:,} transitions>"
         )
+
+    @property
+    def text(self) -> str:
+        """The result in words: the counts, the verdicts, and the history of each broken promise."""
+        lines = [
+            f"{self.world.name} on {self.scripts}: {self.word}",
+            f"  {self.states:,} states, {self.transitions:,} transitions, {self.real_calls:,} real calls, "
+            f"{self.seconds:.1f} s on {self.server}; faults: {self.world.faults}",
+            f"  fingerprint {self.fingerprint}",
+        ]
+        if self.stopped:
+            lines.append(f"  stopped {self.stopped}: what follows is what was known by then")
+        lines += [f"  {verdict}" for verdict in self.verdicts.values() if verdict.concerns]
+        left_out = [verdict.promise for verdict in self.verdicts.values() if not verdict.concerns]
+        if left_out:
+            lines.append(f"  not tried here: {', '.join(left_out)}")
+        for violation in self.violations:
+            lines += ["", str(violation), *(f"  {sentence}" for sentence in violation.sentences)]
+        return "\n".join(lines)
 
     def as_json(self) -> dict[str, Any]:
         """The result as JSON holds it."""

@@ -75,6 +75,14 @@ def _worlds() -> Iterator[World]:
         summary="a worker extends its lease, in time or too late",
     )
     yield World(
+        "heartbeats-together",
+        (Worker("orders", heartbeats=True, together=True), Worker("orders"), Reaper("orders")),
+        same,
+        Faults(lapses=1),
+        witnesses=("a lease was extended", "a lapsed lease was reaped"),
+        summary="the same by extend_locks, many leases under one clock read",
+    )
+    yield World(
         "script-flush",
         (Worker("stock"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
         crossing,
