@@ -19,7 +19,7 @@ from emqkit.sim import keyspace as keyspace_room
 from emqkit.sim import state as state_room
 from emqkit.sim.actors import Kit, Producer
 from emqkit.sim.explore import Explorer, Progress, _bottoms
-from emqkit.sim.keyspace import FUTURE, Part, parts_of
+from emqkit.sim.keyspace import FUTURE, Part, StrayWrite, parts_of
 from emqkit.sim.promises import PROMISES
 from emqkit.sim.result import Evidence, Verdict, judge
 from emqkit.sim.world import planned
@@ -159,15 +159,15 @@ class Together:
         return hash(id(self.server))
 
     @operation
-    def land(self, flow: Flow) -> Steps[None]:
+    def land(self, flow: Flow, atomic: bool) -> Steps[None]:
         parent, (child,) = str(flow.id), flow.children
         id = str(child.id)
         call: Any = transitions.enqueue_flow("orders", parent, b"order", [(id, b"pick")])
         policy: Any = command("HSET", [keys.job("orders", id)], [b"parent_policy", b"id"], lambda reply: reply)
-        yield from Flush((call, policy))
+        yield from Flush((call, policy), atomic=atomic)
 
 
-def _together() -> World:
+def _together(*, atomic: bool = False) -> World:
     flows = planned("orders", Flow("order", [Child("pick", on_failure="ignore")]))
 
     @dataclasses.dataclass(frozen=True)
@@ -176,7 +176,8 @@ def _together() -> World:
             land = Together(kit.server).land
             choices = super()._adding(kit, at, repeated, label)
             return tuple(
-                c if c.program is None else dataclasses.replace(c, program=land.program(flows[0].flow)) for c in choices
+                c if c.program is None else dataclasses.replace(c, program=land.program(flows[0].flow, atomic))
+                for c in choices
             )
 
     return World(
@@ -197,6 +198,21 @@ def test_a_flush_taken_as_one_move_misses_what_happens_between_its_calls(fake: S
         weakly = weak.result()
     assert weakly.verdicts["P7"].word == "holds"
     assert weakly.states < result.states
+
+
+def test_a_multi_is_one_move(fake: Server) -> None:
+    apart, together = explore(_together(), server=fake), explore(_together(atomic=True), server=fake)
+    assert together.verdicts["P7"].word == "holds" and together.verdicts["P1"].word == "holds"
+    assert together.states < apart.states
+    assert [gap for gap in together.gaps if gap.before == "enqueue_flow" and gap.after == "HSET"] == []
+
+
+def test_a_script_that_writes_another_slot_is_caught(fake: Server, tmp_path: Any) -> None:
+    source = ScriptSet.load("published")["claim"].source
+    stray = source.replace("-- move: take", "redis.call('SET', 'emq:{elsewhere}:job:x', 1)\n-- move: take")
+    (tmp_path / "claim.lua").write_text(stray)
+    with pytest.raises(StrayWrite, match="claim wrote keys of 'elsewhere'"):
+        explore("same-queue", scripts=str(tmp_path), server=fake)
 
 
 def test_a_weakened_promise_is_caught_by_the_mistake_it_should_have_seen(fake: Server) -> None:

@@ -56,7 +56,7 @@ class Progress:
 def explore(
     world: World | str,
     *,
-    scripts: str | ScriptSet = "published",
+    scripts: str | ScriptSet | None = None,
     server: Server | str | None = None,
     crashes: int | None = None,
     lost_replies: int | None = None,
@@ -74,7 +74,8 @@ def explore(
 
     Args:
         world: a `World`, or a scenario's name (see `emqkit explore --list`).
-        scripts: the script set to explore: `published`, `zoo/<mistake>`, a folder of your own Lua, or a `ScriptSet`.
+        scripts: the script set to explore: `published`, `zoo/<mistake>`, a folder of your own Lua, or a `ScriptSet`;
+            left out, the server's own.
         server: where calls are really made: a server, whose scratch place is used, or a URL; `fake://` if left out.
         crashes, lost_replies, lapses, redeliveries, poisons, script_flushes: budgets instead of the world's own.
         max_states: stop after so many states; every verdict that is not `broken` is then `unknown`. (Scripts that go
@@ -103,7 +104,9 @@ def explore(
         poisons=poisons,
         script_flushes=script_flushes,
     )
-    script_set = scripts if isinstance(scripts, ScriptSet) else ScriptSet.load(scripts)
+    if scripts is None and isinstance(server, Server):
+        scripts = server.scripts
+    script_set = scripts if isinstance(scripts, ScriptSet) else ScriptSet.load(scripts or "published")
     opened = open_server(server or "fake://", scripts=script_set) if not isinstance(server, Server) else None
     base = opened if opened is not None else server
     assert isinstance(base, Server)

@@ -223,6 +223,13 @@ class Result:
             f"{self.seconds:.1f} s on {self.server}; faults: {self.world.faults}",
             f"  fingerprint {self.fingerprint}",
         ]
+        if self.gaps:
+            crashed, lost = (
+                sum(bool(n) for n in hit) for hit in zip(*((g.crashes, g.lost) for g in self.gaps), strict=True)
+            )
+            lines.append(
+                f"  of {len(self.gaps)} gaps between calls, {crashed} were hit by a crash and {lost} by a lost reply"
+            )
         if self.stopped:
             lines.append(f"  stopped {self.stopped}: what follows is what was known by then")
         lines += [f"  {verdict}" for verdict in self.verdicts.values() if verdict.concerns]

@@ -87,6 +87,7 @@ def _worlds() -> Iterator[World]:
         (Worker("stock"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
         crossing,
         Faults(script_flushes=1, crashes=1),
+        witnesses=("a call answered NOSCRIPT",),
         summary="the server forgets its scripts in the middle of it",
     )
     # --- failures and their policies ------------------------------------------------------------------------------
@@ -319,8 +320,12 @@ SCENARIOS = MappingProxyType({world.name: world for world in _worlds()})
 
 
 def scenario(name: str) -> World:
-    """A listed world by name. Raises `BadArgument` when there is none of that name."""
-    try:
+    """A listed world by name, or that of a mistake of the zoo. Raises `BadArgument` when there is none of that name."""
+    if name in SCENARIOS:
         return SCENARIOS[name]
-    except KeyError:
-        raise BadArgument("scenario", name, f"is none of {', '.join(SCENARIOS)}") from None
+    from emqkit.sim.zoo import MISTAKES  # it is built from the scenarios
+
+    for one in MISTAKES.values():
+        if name in (one.name, one.world.name):
+            return one.world
+    raise BadArgument("scenario", name, f"is none of {', '.join(SCENARIOS)}")

@@ -5,6 +5,9 @@
 An actor is at a *local*: its program, the replies so far (those of the flush in flight included), its memory. What a
 call does depends on one queue's contents and the call alone, so it is really made once, and remembered; what a local
 becomes depends on the reply alone. So a graph of millions of moves needs a few thousand real calls.
+
+A call is made where its own queue's part is and nothing else, as on a cluster, where a script sees no other slot; one
+that writes elsewhere all the same is caught (`StrayWrite`). `confined=False` makes every call on the whole keyspace.
 """
 
 from __future__ import annotations
@@ -364,6 +367,7 @@ class Machine:
         script = local.calls[0].verb if len(local.calls) == 1 and local.calls[0].kind == "script" else ""
         whole = local.flush.atomic or self.flush_is_one_move
         if script in forgotten and not local.again and not whole:
+            self.witnesses.add("a call answered NOSCRIPT")
             return self._answered(
                 number, local, (*local.inflight, NOSCRIPT), side, (), Label("call", number, made=True)
             )

@@ -23,7 +23,7 @@ from emqkit.sim.promises import PROMISES, Promise
 from emqkit.sim.state import CRASH, LAPSE, LOST, Label, Machine
 from emqkit.sim.world import World
 
-__all__ = ["Option", "Replay", "Walker", "replay", "wander"]
+__all__ = ["Option", "Replay", "Walker", "replay", "walk_along", "wander"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class Mistake:
     scripts: str
 
     def explore(self, *, server: Server | str | None = None) -> Result:
-        """Explore its world with the mistake in, until the promise is seen to break. (Some of them are endless.)"""
+        """Explore its world with the mistake in, until the promise is seen to break. (Some of these are endless.)"""
         return explore(self.world, scripts=self.scripts, server=server, until=self.breaks)
 
 
