@@ -398,6 +398,7 @@ CONVERSIONS = [
     "return {tostring(1e15), tostring(0 / 0 ~= 0 / 0), tostring(1 / 0), tonumber('0x10')}",
     "table.insert(KEYS, 'more') return KEYS",
     "return #KEYS .. #ARGV",
+    "return getmetatable('').__index == string",
     "return tostring(nil) .. tostring(true)",
     "error('EMQX no code, since error() is no reply')",
     "local x = nil + 1",
@@ -431,6 +432,7 @@ LIVE_CONVERSIONS = [
     "nope = 1",
     "KEYS = 1",
     "string.rep = 1",
+    "getmetatable('').__index.rep = 1",
     "redis.call = nil",
     "return rawset(redis, 'x', 1)",
     "local ok, e = pcall(function() return nope end) return e",
@@ -903,6 +905,21 @@ def test_here_and_apart_a_script_ends_alike() -> None:
     assert b"s\0\xff" in here[0].tokens
 
 
+@pytest.mark.parametrize(
+    ("token", "lua"),
+    [
+        (b"dinf", "math.huge"),
+        (b"d-inf", "-math.huge"),
+        (b"d1.#INF", "math.huge"),
+        (b"d-1.#INF", "-math.huge"),
+        (b"d0.10000000000000001", "0.1"),
+    ],
+)
+def test_a_number_is_read_however_a_system_spells_it(token: bytes, lua: str) -> None:
+    source = f"return redis.call('GET', 'k') == {lua}".encode()
+    assert run_here(replace(JOB, source=source), lambda *_: None, lambda *_: [token]).tokens == (b"T",)
+
+
 def test_a_child_whose_parent_is_gone_ends() -> None:
     child = subprocess.Popen(
         [sys.executable, stepper_machine.__file__],
@@ -912,10 +929,13 @@ def test_a_child_whose_parent_is_gone_ends() -> None:
     )
     with child:
         assert child.stdin is not None
-        job = stepper_machine._text(replace(JOB, source=CAUGHT))
-        child.stdin.write(json.dumps([job, 600.0]).encode() + b"\n")
-        child.stdin.close()
-        assert child.wait(60) is not None
+        try:
+            job = stepper_machine._text(replace(JOB, source=CAUGHT, line_budget=10**9))
+            child.stdin.write(json.dumps([job, 600.0]).encode() + b"\n")
+            child.stdin.close()
+            assert child.wait(60) is not None
+        finally:
+            child.kill()
 
 
 def test_a_child_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
