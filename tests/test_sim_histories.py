@@ -253,6 +253,7 @@ FOUND: dict[str, Any] = {
     "climbing": ["P3", "P9", "P11"],
     "climbing-cross-queue": ["P3"],
     "poison": ["P3", "P10"],
+    "poison-wrong-type": ["P3", "P10"],
     "reprocessed-child": ["P2", "P4", "P5", "P6", "P7", "P8", "P9", "P15", "P16"],
     "reprocessed-parent": ["P2", "P4", "P7"],
     "removed-parent": ["P4", "P7", "P15"],

@@ -418,21 +418,21 @@ class Explorer:
         ]
         if not asked or not self.complete:
             return
-        known: dict[tuple[int, int], tuple[str, ...]] = {}
+        known: dict[tuple[int, int], str] = {}
+
+        def says(n: int, promise: Promise, side: int) -> str:
+            if (n, side) not in known:
+                keyspace, _, facts = self.machine.sides[side]
+                broken = promise.end(self.world, self.machine.view(keyspace), self.machine.facts[facts])
+                known[n, side] = next(broken, "")
+            return known[n, side]
+
         for component in sorted(self.bottoms(), key=min):
-            # What a promise asks of an end does not change within one: its first state stands for all.
+            sides = sorted({self.states[state] >> (A_BITS + B_BITS) for state in component})
             state = min(component)
-            side = self.states[state] >> (A_BITS + B_BITS)
-            keyspace, _, facts = self.machine.sides[side]
             for n, promise in asked:
-                if n in self._broken:
-                    continue
-                says = known.get((n, side))
-                if says is None:
-                    view = self.machine.view(keyspace)
-                    says = known[n, side] = tuple(promise.end(self.world, view, self.machine.facts[facts]))
-                if says:
-                    self._broken[n] = (state, -1, 0, says[0])
+                if n not in self._broken and all(says(n, promise, side) for side in sides):
+                    self._broken[n] = (state, -1, 0, says(n, promise, self.states[state] >> (A_BITS + B_BITS)))
 
     # --- the answer -------------------------------------------------------------------------------------------------
 

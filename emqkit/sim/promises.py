@@ -21,7 +21,7 @@ from typing import Any
 from emqkit import keys, outbox
 from emqkit.errors import BadArgument, BadFlow, IllFormedId, IllFormedQueue, NotThisYet, ScriptArity, ScriptMissing
 from emqkit.flows import AddedFlow, BulkAdded
-from emqkit.outbox import Completion, Failure, Poison
+from emqkit.outbox import Failure, Poison
 from emqkit.sim.actors import Operator
 from emqkit.sim.keyspace import FUTURE, Keyspace, Part
 from emqkit.sim.world import Link, Owed, World
@@ -404,8 +404,18 @@ class _NoDrop(Promise):
             ids = world.ids_of(owed.flow)
             if ("added", owed.flow) not in facts or any(("removed", id) in facts for id in ids):
                 continue
-            if keyspace[owed.queue].state(owed.id) == "awaiting_children":
+            if keyspace[owed.queue].state(owed.id) == "awaiting_children" and not _spoilt(
+                keyspace, owed.queue, owed.id
+            ):
                 yield f"{world.label(owed.id)} stays held for ever"
+
+
+def _spoilt(keyspace: Keyspace, queue: str, parent: str) -> bool:
+    """Whether a parent's own keys are of other types, so that nothing can be delivered to it: that is no drop."""
+    of = keyspace[queue].of(parent)
+    return any(name in of and not isinstance(of[name], Hash) for name in (*RECORDS, "row")) or (
+        "dependencies" in of and not isinstance(of["dependencies"], Text)
+    )
 
 
 def _signalled(keyspace: Keyspace, link: Link) -> bool:
@@ -590,15 +600,8 @@ class _Isolated(Promise):
         pumped = {queue for actor in world.actors if actor.role == "pump" for queue in actor.queues}
         for queue in sorted(pumped):
             for signal in keyspace[queue].signals:
-                if not isinstance(signal, Poison) and not self._spoiled(world, keyspace, signal):
+                if not isinstance(signal, Poison) and not _spoilt(keyspace, signal.parent_queue, signal.parent_id):
                     yield f"the entry of {world.label(signal.child_id)} waits in the outbox of {queue} for ever"
-
-    def _spoiled(self, world: World, keyspace: Keyspace, signal: Completion | Failure) -> bool:
-        """Whether the entry itself cannot be delivered, its parent's keys being of other types."""
-        of = keyspace[signal.parent_queue].of(signal.parent_id)
-        return any(name in of and not isinstance(of[name], Hash) for name in (*RECORDS, "row")) or (
-            "dependencies" in of and not isinstance(of["dependencies"], Text)
-        )
 
 
 class _Repeatable(Promise):

@@ -254,7 +254,6 @@ def _worlds() -> Iterator[World]:
         witnesses=(REDELIVERED,),
         summary="entries come a second and a third time after they were trimmed, also when the parent is done",
     )
-    spoilt = keys.subkey("orders", parent, "processed")
     yield World(
         "poison",
         (Worker("stock"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
@@ -266,10 +265,26 @@ def _worlds() -> Iterator[World]:
                 Poison(
                     "an entry with an ill-formed id", "stock", entry=b"orders\0nobody\0" + pick.encode() + b"\0done"
                 ),
-                Poison("the parent's processed turns out to be a string", "orders", spoil=spoilt),
             ),
         ),
         summary="an outbox entry that nobody can deliver, with good ones behind it",
+    )
+    pair = planned("orders", Flow("spoilt", [Child("first", "stock")]), Flow("sound", [Child("second", "stock")]))
+    yield World(
+        "poison-wrong-type",
+        (Worker("stock"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
+        pair,
+        Faults(
+            poisons=1,
+            poison=(
+                Poison(
+                    "a parent's processed turns out to be a string",
+                    "orders",
+                    spoil=keys.subkey("orders", str(pair[0].flow.id), "processed"),
+                ),
+            ),
+        ),
+        summary="an entry whose script answers an error, with that of another flow behind it",
     )
     # --- operators ------------------------------------------------------------------------------------------------
     yield World(
