@@ -13,7 +13,7 @@ from emqkit.__main__ import main
 from emqkit.errors import BadArgument
 from emqkit.scripts import ScriptSet
 from emqkit.servers import Server, open_server
-from emqkit.sim import SCENARIOS, Result, explore, scenario
+from emqkit.sim import SCENARIOS, Result, explore, scenario, verdicts
 from emqkit.sim.history import load, save
 from emqkit.sim.shrink import shrink
 from emqkit.sim.walk import Walker, replay, walk_along, wander
@@ -214,6 +214,18 @@ def test_a_history_saved_by_the_command_line_replays_there(tmp_path: Path, capsy
     assert main(["replay", file]) == 1
     assert "So P3 is broken" in capsys.readouterr().out
     assert main(["replay", str(tmp_path / "none.json")]) == 2
+
+
+def test_the_page_of_findings_is_rewritten_between_its_marks(tmp_path: Path) -> None:
+    page = tmp_path / "findings.md"
+    page.write_text(f"# Before\n\n{verdicts.BEGIN}\nold\n{verdicts.END}\nafter\n")
+    assert verdicts.main([str(page), "two-pumps", "re-delivery", "--server", "fake://"]) == 0
+    text = page.read_text()
+    assert text.startswith("# Before\n") and text.endswith("after\n") and "old" not in text
+    (row,) = [line for line in text.splitlines() if line.startswith("| [two-pumps]")]
+    assert [cell.strip() for cell in row.split("|")[3:6]] == ["", "✓", "✗"]  # P1 is not tried, P2 holds, P3 is broken
+    assert "<summary>P3, 17 moves: pack completed" in text and "17. Pump of stock 2, pump.sweep: LTRIM" in text
+    assert "`emqkit explore two-pumps --promise P3 --save h.json; emqkit replay h.json`" in text
 
 
 # --- in pytest -------------------------------------------------------------------------------------------------------

@@ -98,6 +98,8 @@ def run_explore(arguments: argparse.Namespace) -> int:
         else:
             print(f"There is no history to save: {result.word}.", file=sys.stderr)
     print(json.dumps(result.as_json(), ensure_ascii=False, indent=1) if arguments.json else result.text)
+    if not arguments.json:
+        print(f"{result.seconds:.1f} s on the {result.server} server", file=sys.stderr)
     return result.exit_status
 
 

@@ -216,11 +216,11 @@ class Result:
 
     @property
     def text(self) -> str:
-        """The result in words: the counts, the verdicts, and the history of each broken promise."""
+        """The result in words, the same every time: counts, verdicts, and the history of each broken promise."""
         lines = [
             f"{self.world.name} on {self.scripts}: {self.word}",
-            f"  {self.states:,} states, {self.transitions:,} transitions, {self.real_calls:,} real calls, "
-            f"{self.seconds:.1f} s on {self.server}; faults: {self.world.faults}",
+            f"  {self.states:,} states, {self.transitions:,} transitions, {self.real_calls:,} real calls; "
+            f"faults: {self.world.faults}",
             f"  fingerprint {self.fingerprint}",
         ]
         if self.gaps:
