@@ -218,10 +218,10 @@ def test_a_history_saved_by_the_command_line_replays_there(tmp_path: Path, capsy
 
 def test_the_page_of_findings_is_rewritten_between_its_marks(tmp_path: Path) -> None:
     page = tmp_path / "findings.md"
-    page.write_text(f"# Before\n\n{verdicts.BEGIN}\nold\n{verdicts.END}\nafter\n")
+    page.write_text(f"# Before\n\n{verdicts.BEGIN}\nstale tables\n{verdicts.END}\nafter\n")
     assert verdicts.main([str(page), "two-pumps", "re-delivery", "--server", "fake://"]) == 0
     text = page.read_text()
-    assert text.startswith("# Before\n") and text.endswith("after\n") and "old" not in text
+    assert text.startswith("# Before\n") and text.endswith("after\n") and "stale" not in text
     (row,) = [line for line in text.splitlines() if line.startswith("| [two-pumps]")]
     assert [cell.strip() for cell in row.split("|")[3:6]] == ["", "✓", "✗"]  # P1 is not tried, P2 holds, P3 is broken
     assert "<summary>P3, 17 moves: pack completed" in text and "17. Pump of stock 2, pump.sweep: LTRIM" in text
