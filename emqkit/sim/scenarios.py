@@ -286,6 +286,14 @@ def _worlds() -> Iterator[World]:
         ),
         summary="an entry whose script answers an error, with that of another flow behind it",
     )
+    yield World(
+        "small-batches",
+        (Worker("stock", "either"), Worker("orders"), PumpActor("stock", 1), Reaper("stock"), Reaper("orders")),
+        mixed_crossing,
+        Faults(crashes=2),
+        witnesses=(BETWEEN,),
+        summary="a Pump that reads one entry a pass, and crashes",
+    )
     # --- operators ------------------------------------------------------------------------------------------------
     yield World(
         "reprocessed-child",
@@ -293,6 +301,20 @@ def _worlds() -> Iterator[World]:
         mixed,
         witnesses=("a child whose outcome was recorded ran again",),
         summary="an operator reprocesses a dead child whose outcome its parent already has",
+    )
+    yield World(
+        "reprocessed-child-cross-queue",
+        (
+            Worker("stock", "either"),
+            Worker("orders"),
+            PumpActor("stock"),
+            Reaper("stock"),
+            Reaper("orders"),
+            Operator((Deed("reprocess", "stock", pack),)),
+        ),
+        mixed_crossing,
+        witnesses=("a child whose outcome was recorded ran again",),
+        summary="the same across queues, also while the death still waits in the outbox",
     )
     yield World(
         "reprocessed-parent",
@@ -315,6 +337,21 @@ def _worlds() -> Iterator[World]:
         same,
         witnesses=("a job was removed",),
         summary="an operator removes a held parent while its children run",
+    )
+    yield World(
+        "removed-parent-cross-queue",
+        (
+            Worker("stock", "either"),
+            Worker("orders"),
+            PumpActor("stock"),
+            Reaper("stock"),
+            Reaper("orders"),
+            Operator((Deed("remove", "orders", parent),)),
+        ),
+        mixed_crossing,
+        Faults(crashes=1),
+        witnesses=("a job was removed",),
+        summary="the same while its children's signals are under way",
     )
     yield World(
         "pause",
