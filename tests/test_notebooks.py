@@ -13,7 +13,8 @@ from conftest import server_url
 from emqkit.errors import UnsuitableServer
 from emqkit.servers import open_server
 
-NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
+HERE = Path(__file__).resolve().parent
+NOTEBOOKS = HERE.parent / "notebooks"
 
 
 @pytest.mark.slow
@@ -25,19 +26,20 @@ def test_a_notebook_run_afresh_shows_what_it_was_committed_with(notebook: Path, 
     except UnsuitableServer as missing:
         pytest.skip(f"no {server_name} server here: {missing}")
     # A pytest of its own: nbval compares cell by cell, and its report says which cell and which line.
-    # Cells are no test module, so the warnings they raise are outputs, not errors.
     command = [sys.executable, "-m", "pytest", "--nbval", "--nbval-current-env", "--nbval-cell-timeout", "60"]
     command += ["-p", "no:cacheprovider", "-p", "no:xdist", "-q", "--color", "no", "--no-header", str(notebook)]
-    # Told that this is CI, pytest shows differences whole, and spends minutes on those between two pictures.
-    ours = ("CI", "BUILD_NUMBER", "PYTEST_")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    command += ["-p", "notebook_differences"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
+    environment |= {"EMQKIT_SERVER": url, "PYTHONPATH": path}
     done = subprocess.run(
         command,
-        env=environment | {"EMQKIT_SERVER": url},
+        env=environment,
         cwd=NOTEBOOKS,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=600,
     )
-    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    if done.returncode:
+        pytest.fail(done.stdout[-8000:] + done.stderr[-2000:], pytrace=False)
