@@ -6,8 +6,6 @@ characters, and between two of them that takes minutes.
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 AROUND = 60  # characters shown on either side
@@ -20,7 +18,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]:
     """Where `left`, what was committed, and `right`, what is shown now, differ first."""
     committed, now = (side if isinstance(side, str) else repr(side) for side in (left, right))
-    at = len(os.path.commonprefix([committed, now]))
+    pairs = enumerate(zip(committed, now, strict=False))
+    at = next((place for place, (old, new) in pairs if old != new), min(len(committed), len(now)))
     return [
         f"the outputs differ from character {at} on ({len(committed)} were committed, {len(now)} are shown now)",
         f"committed: {_around(committed, at)}",
