@@ -154,19 +154,20 @@ def test_the_pumps_crashes_by_keyboard_only(opened: Page) -> None:
     root = found(opened, "The Pump's crashes")
     expect(line(root)).to_contain_text("2 deliveries so far, 2 counted; 2 signals still in the outbox.")
     press(opened, root, "Crash the Pump there", "Enter", "4 deliveries so far, 2 counted")
-    tab_to(opened, root, "Crash it")
-    opened.keyboard.press("Home")
-    press(opened, root, "Crash the Pump there", "Space", "The Pump crashes before promote.")
-    press(opened, root, "Let a pass finish", "Enter", "6 deliveries so far, 2 counted; the outbox is empty.")
-    expect(root.get_by_role("row", name="JOB…GLuD trimmed 3 times 1 time")).to_have_count(1)
-    press(opened, root, "Back to the start", "Enter", "nothing is delivered yet")
+    expect(root.get_by_role("row", name="JOB…GLuD yes 2 times 1 time")).to_have_count(1)
+    press(opened, root, "Back to the start", "Space", "nothing is delivered yet")
     tab_to(opened, root, "The Pump's order")
     opened.keyboard.press("ArrowDown")
     expect(line(root)).to_contain_text("From now on the Pump trims before it delivers")
-    tab_to(opened, root, "Crash it")
-    for key in ("End", "ArrowUp"):
-        opened.keyboard.press(key)
     press(opened, root, "Crash the Pump there", "Enter", "LOST: JOB…GLuE")
+    press(opened, root, "Back to the start", "Enter", "nothing is delivered yet")
+    tab_to(opened, root, "The Pump's order")
+    opened.keyboard.press("ArrowUp")
+    expect(line(root)).to_contain_text("From now on the Pump delivers before it trims")
+    tab_to(opened, root, "Crash it")
+    opened.keyboard.press("Home")  # one key: a widget that is told twice at once may hear the second after the click
+    press(opened, root, "Crash the Pump there", "Space", "The Pump crashes before promote.")
+    press(opened, root, "Let a pass finish", "Enter", "2 deliveries so far, 2 counted; the outbox is empty.")
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ import pytest
 from ipywidgets import Button, Widget
 
 from emqkit import Child, Flow, Flows, Jobs, Minter, Pump, Trace, keys, open_server
-from emqkit.errors import BadArgument, IllFormedQueue
+from emqkit.errors import BadArgument, IllFormedQueue, ReplyLost
 from emqkit.servers import Server
 from emqkit.widgets import BulkLedger, CounterLab, OutboxLab, PumpCrashLab
 from emqkit.widgets.lab import Crashes, Lab, Table, Tape
+from emqkit.wire import Flush, Reply
 
 FOREIGN, OTHER = "USR0KHTOWnGLuC", "USR0NgWEfAEJfs"
 
@@ -201,10 +202,34 @@ def test_a_retry_with_no_row_chosen_asks_for_one(ledger: BulkLedger) -> None:
 
 
 def test_a_batch_with_a_flow_twice_shows_the_second_as_absent_without_a_round_trip(fresh: Server) -> None:
-    flow = Flow("order", [Child("pick")]).with_ids(fresh.minter)
-    ledger = BulkLedger(Trace.of(Flows(fresh).add_bulk.program("orders", [flow, flow]), fresh))
-    assert [row.outcome for row in ledger.rows] == ["landed", "absent"]
-    assert ledger.rows[1].trips[0] == ledger.rows[1].trips[1] == len(ledger.player.trace)
+    flow, other = (Flow(name, [Child("pick")]).with_ids(fresh.minter) for name in ("order", "other"))
+    ledger = BulkLedger(Trace.of(Flows(fresh).add_bulk.program("orders", [flow, flow, other]), fresh))
+    assert [row.outcome for row in ledger.rows] == ["landed", "absent", "landed"]
+    assert [row.trips for row in ledger.rows] == [(0, 2), (2, 2), (2, 4)]
+
+
+def test_a_flow_whose_reply_was_lost_is_unknown_and_a_retry_by_id_settles_it(
+    fresh: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    through = fresh.round_trip
+    landings: list[str] = []
+
+    def losing(flush: Flush[Any]) -> tuple[Reply, ...]:
+        replies = through(flush)
+        landings.extend(call.verb for call in flush.calls if call.verb == "enqueue_flow")
+        if len(landings) == 2 and flush.calls[0].verb == "enqueue_flow":
+            raise ReplyLost(fresh.url, "enqueue_flow")
+        return replies
+
+    monkeypatch.setattr(fresh, "round_trip", losing)
+    three = [Flow(f"order {n}", [Child("pick")]) for n in (1, 2, 3)]
+    ledger = BulkLedger(Trace.of(Flows(fresh).add_bulk.program("orders", three), fresh))
+    assert ledger.sentence == "3 flows: 2 landed, 1 unknown."
+    assert [row.trips for row in ledger.rows] == [(0, 2), (2, 3), (3, 5)]
+    ids = [str(child.id) for child in ledger.rows[1].flow.children]
+    assert ledger.retry(2).startswith("Flow 2, order 2: landed after 1 retry")
+    assert [str(child.id) for child in ledger.rows[1].flow.children] == ids
+    assert Flows(fresh).dependencies("orders", ledger.rows[1].parent_id) == 1
 
 
 def test_a_ledger_of_trees_finds_each_trees_round_trips(fresh: Server) -> None:

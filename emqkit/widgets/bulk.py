@@ -195,7 +195,7 @@ class BulkLedger(Lab):
             for row in self.rows
         )
         current = None if self.chosen is None else self.chosen - 1
-        return (Table(self._counted(), heads, cells, current=current), self._answer())
+        return (Table("The ledger, a row a flow", heads, cells, current=current), self._answer())
 
     def _panel_html(self) -> str:
         return self._answer().html()  # alive, the ledger is the rows of buttons

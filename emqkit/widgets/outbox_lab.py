@@ -30,7 +30,7 @@ from emqkit.widgets.player import Sentence
 __all__ = ["OutboxLab"]
 
 PARENTS, ELSEWHERE = "orders", "stock"
-PLACES = (("orders, with its parent", PARENTS), ("stock, another queue", ELSEWHERE))
+PLACES = (("orders, same queue", PARENTS), ("stock, other queue", ELSEWHERE))
 POLICIES = (("fails its parent", "fail"), ("is ignored", "ignore"))
 START = (("check address", PARENTS, "fail"), ("take from shelf", ELSEWHERE, "fail"), ("gift-wrap", ELSEWHERE, "ignore"))
 
