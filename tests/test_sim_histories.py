@@ -13,7 +13,7 @@ from emqkit.__main__ import main
 from emqkit.errors import BadArgument
 from emqkit.scripts import ScriptSet
 from emqkit.servers import Server, open_server
-from emqkit.sim import SCENARIOS, Result, explore, scenario, verdicts
+from emqkit.sim import SCENARIOS, Result, explore, promises, scenario, verdicts
 from emqkit.sim.history import load, save
 from emqkit.sim.shrink import shrink
 from emqkit.sim.walk import Walker, replay, walk_along, wander
@@ -159,6 +159,19 @@ def test_where_a_mistake_shows_the_published_script_keeps_the_promise(name: str,
     assert (
         explore(one.world, server=fake, crashes=min(one.world.faults.crashes, 1)).verdicts[one.breaks].word == "holds"
     )
+
+
+@pytest.mark.parametrize("name", ["trim-before-delivery", "children-first", "claim-unasked"])
+def test_a_mistake_of_the_host_replays_by_its_name(name: str, fake: Server) -> None:
+    one = mistake(name)
+    violation = one.explore(server=fake).verdicts[one.breaks].violation
+    assert violation is not None
+    assert replay(violation.history.as_json(), server=fake).confirmed
+
+
+def test_every_promise_is_broken_by_something_so_that_a_silent_one_would_be_noticed() -> None:
+    broken = {one.breaks for one in MISTAKES.values()} | {promise for found in FOUND.values() for promise in found}
+    assert broken == set(promises.names())
 
 
 def test_every_script_of_the_zoo_belongs_to_a_mistake_and_marks_it() -> None:
