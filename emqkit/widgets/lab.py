@@ -30,9 +30,14 @@ __all__ = ["Crashes", "GapPicker", "Lab", "ServedLab", "Table", "Tape", "many", 
 
 
 @cache
-def _style() -> str:
-    text = resources.files("emqkit.widgets").joinpath("lab.css").read_text("utf-8")
-    return f"<style>{theme_css('.emqkit-lab')}{theme_css('.emqkit-lab-twin')}{text}</style>"
+def _css(name: str) -> str:
+    return resources.files("emqkit.widgets").joinpath(name).read_text("utf-8")
+
+
+def _style(scope: str) -> str:
+    """The style sheet of a lab, or of its twin: what both show, and for the lab its controls."""
+    own = _css("lab.css") if scope == ".emqkit-lab" else ""
+    return f"<style>{theme_css(scope)}{own}{_css('panel.css')}</style>"
 
 
 def many(count: int, noun: str, nouns: str = "") -> str:
@@ -241,7 +246,7 @@ class Lab(widgets.VBox):  # type: ignore[misc]
         self._line.add_class("emqkit-lab-line")
         self._panel = widgets.HTML()
         self._panel.add_class("emqkit-lab-panel")
-        head = widgets.HTML(f'{_style()}<p class="emqkit-lab-title">{escape(title)}</p>')
+        head = widgets.HTML(f'{_style(".emqkit-lab")}<p class="emqkit-lab-title">{escape(title)}</p>')
         super().__init__([head, *controls, self._line, self._panel, player])
         self.add_class("emqkit-lab")
 
@@ -297,7 +302,7 @@ class Lab(widgets.VBox):  # type: ignore[misc]
 
     def _twin(self, panel: str) -> str:
         head = f'<p class="emqkit-lab-line">{escape(self._sentence)}</p>'
-        return f'<div class="emqkit-lab-twin">{_style()}{head}{panel}{self.player.twin()}</div>'
+        return f'<div class="emqkit-lab-twin">{_style(".emqkit-lab-twin")}{head}{panel}{self.player.twin()}</div>'
 
     def transcript(self) -> str:
         """The lab in plain text: its sentence, its tables and its trace."""
