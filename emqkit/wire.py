@@ -232,8 +232,7 @@ class BoundOperation(Generic[P, T]):
 
     def __init__(self, owner: Any, function: Callable[..., Steps[T]], prepare: Prepare | None) -> None:
         functools.update_wrapper(self, function)
-        signature = _as_called(function)
-        self.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
+        self.__signature__ = _as_bound(function)
         self._owner = owner
         self._function = function
         self._prepare = prepare
@@ -264,6 +263,13 @@ def _as_called(function: Callable[..., Any]) -> inspect.Signature:
     if isinstance(returns, str) and returns.startswith("Steps[") and returns.endswith("]"):
         return signature.replace(return_annotation=returns[len("Steps[") : -1])
     return signature
+
+
+@functools.lru_cache(maxsize=256)
+def _as_bound(function: Callable[..., Any]) -> inspect.Signature:
+    """The same without `self`; remembered, since an explorer binds an operation thousands of times."""
+    signature = _as_called(function)
+    return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 class operation(Generic[S, P, T]):
