@@ -289,6 +289,7 @@ def test_only_the_judge_says_holds() -> None:
     with pytest.raises(TypeError, match="only judge"):
         Verdict("P2", "held", "holds", "because I say so")
     assert judge("P2", "held", Evidence(9, True, 3)).word == "holds"
+    assert "of a small world" in str(judge("P2", "held", Evidence(9, True, 3, (), "a small world")))
     assert judge("P2", "held", Evidence(9, False, 3)).word == "unknown"
     assert judge("P2", "held", Evidence(9, True, 3, ("a parent was claimed",))).reason == (
         "Not met anywhere: a parent was claimed."
@@ -398,3 +399,13 @@ def test_a_score_in_a_world_is_past_or_future() -> None:
     (part,), metrics = parts_of(snapshot)
     assert part.members("active") == {"JOB00000000001": 1.0, "JOB00000000000": FUTURE}
     assert not metrics
+
+
+def test_holds_says_of_which_world_scripts_and_faults() -> None:
+    result = explore("same-queue")
+    said = str(result.verdicts["P3"])
+    assert said == (
+        f"P3 no drop: holds. In each of the {result.states:,} states of same-queue on published: every order of calls, "
+        f"every placement of 2 crashes, 1 lost reply."
+    )
+    assert "faults: 2 crashes, 1 lost reply" in result.text and "\n  P3 no drop: holds\n" in result.text

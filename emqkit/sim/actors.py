@@ -7,6 +7,7 @@ memory away and the actor starts anew, except where somebody would know better: 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -70,7 +71,7 @@ REST = (Choice(None),)
 
 
 @dataclass(frozen=True)
-class Actor:
+class Actor(ABC):
     """What every actor has; a user's own derives from this and is frozen, so that equal actors are interchangeable."""
 
     role: ClassVar[Role] = "other"
@@ -85,9 +86,9 @@ class Actor:
         """The queues it serves in its role."""
         return ()
 
+    @abstractmethod
     def begin(self, kit: Kit) -> tuple[Choice, ...]:
         """What it may do first, and after a crash."""
-        raise NotImplementedError
 
     def after(self, kit: Kit, memory: Hashable, ended: Program[Any], done: Done[Any]) -> tuple[Choice, ...]:
         """What it may do once a program ended: `done` holds its value or its error."""

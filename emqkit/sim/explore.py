@@ -450,6 +450,8 @@ class Explorer:
         witnesses = frozenset(self.machine.witnesses) | {
             f"a crash hit {gap.operation} between {gap.before} and {gap.after}" for gap in gaps if gap.crashes
         }
+        placed = f", every placement of {self.world.faults}" if any(self.world.faults.budget) else ", no fault"
+        where = f"{self.world.name} on {self.server.scripts.name}: every order of calls{placed}"
         verdicts: dict[str, Verdict] = {}
         for n, promise in enumerate(self.promises):
             missing = [
@@ -465,7 +467,7 @@ class Explorer:
                     "a stated time and a stated means: the script set names neither, so only the names of what stays "
                     "were checked"
                 )
-            evidence = Evidence(len(self.states), self.complete, self.depth, (*missing, *unspent))
+            evidence = Evidence(len(self.states), self.complete, self.depth, (*missing, *unspent), where)
             violation = self._violation(n)
             unconcerned = promise.concerns(self.world)
             verdict = judge(promise.name, promise.title, evidence, violation=violation, unconcerned=unconcerned)

@@ -25,12 +25,14 @@ class Evidence:
         complete: whether they are all there are.
         depth: how many moves deep all of them were seen.
         missing: the witnesses that did not turn up, and whatever else was not tried, as phrases.
+        where: the world, its script set and its faults, as a phrase: what a verdict is of.
     """
 
     states: int
     complete: bool
     depth: int
     missing: tuple[str, ...] = ()
+    where: str = "this world"
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,9 @@ def judge(
         return Verdict(promise, title, "unknown", f"No violation up to depth {evidence.depth}; the world goes deeper.")
     if evidence.missing:
         return Verdict(promise, title, "unknown", f"Not met anywhere: {'; '.join(evidence.missing)}.")
-    return Verdict(promise, title, "holds", f"In each of {evidence.states:,} states.", True, None, _KEY)
+    return Verdict(
+        promise, title, "holds", f"In each of the {evidence.states:,} states of {evidence.where}.", True, None, _KEY
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +236,12 @@ class Result:
             )
         if self.stopped:
             lines.append(f"  stopped {self.stopped}: what follows is what was known by then")
-        lines += [f"  {verdict}" for verdict in self.verdicts.values() if verdict.concerns]
+        # What `holds` is said of stands above, once for all of them.
+        lines += [
+            f"  {verdict.promise} {verdict.title}: holds" if verdict.word == "holds" else f"  {verdict}"
+            for verdict in self.verdicts.values()
+            if verdict.concerns
+        ]
         left_out = [verdict.promise for verdict in self.verdicts.values() if not verdict.concerns]
         if left_out:
             lines.append(f"  not tried here: {', '.join(left_out)}")
