@@ -10,7 +10,7 @@ BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test lint verdicts bench clean
+.PHONY: help lab test lint notebooks verdicts bench clean
 
 help:
 	@sed -n '1,2s/^# //p' Makefile
@@ -24,7 +24,11 @@ test: lint
 
 lint: $(VENV)/installed-test
 	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check --quiet .
 	$(BIN)/python -m mypy
+
+notebooks: $(VENV)/installed-test
+	$(BIN)/python docs/notebooks.py $(ARGS)
 
 verdicts: $(VENV)/installed-test
 	$(BIN)/python -m emqkit.sim.verdicts docs/findings.md $(ARGS)
