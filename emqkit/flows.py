@@ -8,7 +8,7 @@ Sources: Flows dives 01 (same queue), 02 (the three reads), 03 (cross-queue, pol
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from emqkit import keys, transitions
@@ -24,6 +24,9 @@ __all__ = ["DEEPEST", "AddedChild", "AddedFlow", "BulkAdded", "Child", "FailedFl
 
 DEEPEST = 8
 """How many levels a flow may have; the root is level 1."""
+
+DEEPEST_MADE = 64
+"""How many levels can be written down at all: more than can be added, and fewer than Python can walk."""
 
 OnFailure = Literal["fail", "ignore"]
 Remains = Literal["held", "absent", "unknown"]
@@ -46,6 +49,7 @@ class Child:
 
     Raises:
         BadArgument, IllFormedId, IllFormedQueue: when made.
+        BadFlow: when made, with more levels than anybody can mean (64); more than 8 are refused when added.
     """
 
     payload: Data
@@ -53,6 +57,7 @@ class Child:
     on_failure: OnFailure = "fail"
     id: str | None = None
     children: Sequence[Child] = ()
+    _levels: int = field(default=1, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check_node(self)
@@ -73,6 +78,7 @@ class Flow:
     payload: Data
     children: Sequence[Child]
     id: str | None = None
+    _levels: int = field(default=1, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check_node(self)
@@ -93,6 +99,10 @@ def _check_node(node: Flow | Child) -> None:
         if not isinstance(child, Child):
             raise BadArgument("child", child, f"is {type(child).__name__}, not a Child")
     object.__setattr__(node, "children", tuple(node.children))  # a list would make the flow unhashable
+    levels = 1 + max((child._levels for child in node.children), default=0)
+    if levels > DEEPEST_MADE:
+        raise BadFlow("flow_too_deep", f"it has {levels} levels, and {DEEPEST} are the most that can be added.")
+    object.__setattr__(node, "_levels", levels)
 
 
 def _with_ids(child: Child, minter: Minter) -> Child:

@@ -43,7 +43,7 @@ from emqkit.errors import (
     Unreachable,
     WrongNamespace,
 )
-from emqkit.flows import DEEPEST, AddedChild, AddedFlow, Child, Flow, Flows
+from emqkit.flows import DEEPEST, DEEPEST_MADE, AddedChild, AddedFlow, Child, Flow, Flows
 from emqkit.jobs import Jobs
 from emqkit.outbox import Failure, encode
 from emqkit.pump import Pump
@@ -381,6 +381,11 @@ def test_eight_levels_are_a_flow_and_nine_are_not(flows: Flows, queue: str) -> N
     assert isinstance(caught[0], BadFlow)
     assert caught[0].reason == "flow_too_deep"
     assert len(caught[0].ids) == 1
+    with refused_unsent(flows.server, BadFlow, match="flow_too_deep: JOB.{11} is on level 9"):
+        flows.add(queue, levels(DEEPEST_MADE))
+    for absurd in (DEEPEST_MADE + 1, 100_000):  # beyond what Python could walk
+        with pytest.raises(BadFlow, match=f"flow_too_deep: it has {DEEPEST_MADE + 1} levels"):
+            levels(absurd)
 
 
 # --- deaths -----------------------------------------------------------------------------------------------------------

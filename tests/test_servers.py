@@ -11,11 +11,12 @@ import redis
 from watch import A, everything, members
 
 import emqkit
-from emqkit.errors import BadArgument, BadHeader, ScriptMissing, Unreachable
+from emqkit.errors import BadArgument, BadHeader, Refused, ScriptMissing, Unreachable, UnsuitableServer
 from emqkit.ids import Minter, process_minter
 from emqkit.jobs import Jobs
 from emqkit.scripts import ScriptSet, lua_folder
 from emqkit.servers import Server, base, open_server
+from emqkit.servers.embedded import EmbeddedServer, start_process
 from emqkit.servers.fake import FakeServer
 from emqkit.wire import ErrorReply, Flush, Reply, command
 
@@ -214,3 +215,14 @@ def test_the_public_face_is_there() -> None:
     assert names["open_server"] is open_server
     for name in ("Flow", "Flows", "Child", "Jobs", "Pump", "Worker", "Native", "Trace", "record", "Server", "Minter"):
         assert name in names
+
+
+def test_an_answer_that_nobody_is_logged_in_is_a_refusal_and_not_a_lost_reply() -> None:
+    try:
+        process = start_process(listen="tcp")  # a port has a password
+    except UnsuitableServer as missing:
+        pytest.skip(f"no embedded server here: {missing}")
+    with EmbeddedServer(process, ScriptSet.load("published")) as server:
+        server.exchange([(b"RESET",)], "RESET")  # forgets who this connection is
+        with pytest.raises(Refused, match="NOAUTH"):
+            Jobs(server).depths("orders")

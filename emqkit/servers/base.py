@@ -183,12 +183,12 @@ def _command(call: Call[Any], script: Script | None, *, whole: bool = False) -> 
 
 def _read(connection: Any) -> Reply:
     try:
-        return _plain(connection.read_response())
-    except redis.ResponseError as error:
-        return _error(error)
+        return _plain(connection.read_response(disconnect_on_error=False))
+    except (redis.ResponseError, redis.AuthenticationError, redis.exceptions.BusyLoadingError) as error:
+        return _error(error)  # the last two are connection errors to redis-py, though the server answered: nothing ran
 
 
-def _error(error: redis.ResponseError) -> ErrorReply:
+def _error(error: redis.RedisError) -> ErrorReply:
     code = getattr(error, "status_code", None)  # redis-py cuts the codes it knows off the text, and keeps them here
     if isinstance(code, str):
         return ErrorReply(code, str(error))
