@@ -17,7 +17,8 @@ help:
 
 # JupyterLab refuses to run as root unless told; a container often has nobody else.
 lab: $(VENV)/installed
-	$(BIN)/python -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks
+	$(BIN)/python -m jupyterlab $(if $(filter 0,$(shell id -u)),--allow-root) \
+	  --LabApp.default_url=/lab/tree/00_start_here.ipynb --LabApp.news_url=None notebooks
 
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)

@@ -16,7 +16,7 @@ from emqkit.arguments import Data, check_data, one_of, to_bytes, to_text
 from emqkit.errors import BadArgument, BadFlow, EmqError, ReplyLost
 from emqkit.ids import Minter, check
 from emqkit.jobs import value_or_raise
-from emqkit.servers.base import Server
+from emqkit.servers.base import Server, check_server
 from emqkit.transitions import ParentLink, Policy
 from emqkit.wire import Call, Flush, Reply, Steps, command, operation
 
@@ -224,6 +224,9 @@ class Flows:
     """The flow verbs of one server: `emqkit.Flows(server).add("orders", flow)`."""
 
     server: Server
+
+    def __post_init__(self) -> None:
+        check_server(self.server)
 
     @operation
     def add(self, queue: str, flow: Flow) -> Steps[AddedFlow]:

@@ -21,7 +21,7 @@ from emqkit import keys, outbox, transitions
 from emqkit.arguments import Data, check_data, to_bytes, to_text, whole
 from emqkit.errors import BadArgument, EmqError, JobGone
 from emqkit.ids import check
-from emqkit.servers.base import Server
+from emqkit.servers.base import Server, check_server
 from emqkit.transitions import Claim, ParentLink
 from emqkit.wire import Call, Flush, Reply, Steps, command, operation
 
@@ -68,6 +68,9 @@ class Jobs:
     """The job verbs of one server: `emqkit.Jobs(server).claim("orders")`."""
 
     server: Server
+
+    def __post_init__(self) -> None:
+        check_server(self.server)
 
     # --- landing ----------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from emqkit.errors import BadArgument, JobGone
 from emqkit.ids import check
 from emqkit.jobs import settling
 from emqkit.keys import check_queue
-from emqkit.servers.base import Server
+from emqkit.servers.base import Server, check_server
 from emqkit.transitions import Claim, ParentLink
 from emqkit.wire import Done, Program, Steps, operation
 
@@ -36,6 +36,9 @@ class Native:
     """The two native commands of one server: `emqkit.Native(server).complete("orders", claim)`."""
 
     server: Server
+
+    def __post_init__(self) -> None:
+        check_server(self.server)
 
     @operation
     def complete(

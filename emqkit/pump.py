@@ -19,7 +19,7 @@ from emqkit.arguments import whole
 from emqkit.errors import EmqError, ReplyLost, Unreachable
 from emqkit.jobs import node_call, value_or_raise
 from emqkit.outbox import Completion, Entry, Failure, Poison
-from emqkit.servers.base import Server
+from emqkit.servers.base import Server, check_server
 from emqkit.wire import Reply, Steps, command, operation, pair
 
 __all__ = ["Pump", "Swept"]
@@ -67,6 +67,7 @@ class Pump:
     _thread: threading.Thread | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        check_server(self.server)
         keys.check_queue(self.queue)
         whole("tick_ms", self.tick_ms, at_least=1, unit="milliseconds")
         whole("batch", self.batch, at_least=1)

@@ -21,7 +21,7 @@ from functools import cached_property
 from typing import Any
 
 from emqkit.arguments import whole
-from emqkit.errors import ReplyLost, Stopped, Unreachable
+from emqkit.errors import BadArgument, ReplyLost, Stopped, Unreachable
 from emqkit.scripts import ScriptSet
 from emqkit.servers.base import Server, ServerKind
 from emqkit.snapshot import EVERYTHING, Change, Snapshot, capture, diff
@@ -113,7 +113,13 @@ class Trace:
             stop_after: end it after this many calls, 0 or more, as a crash of its host would; `.error` is `Stopped`
                 then. A place between two calls of one flush counts.
             pattern: which keys are looked at, a glob.
+
+        Raises:
+            BadArgument: `program` is no program (but what the operation answered, say), or `stop_after` no number.
         """
+        if not isinstance(program, Program):
+            why = f"is {type(program).__name__}, not a program: write flows.add.program(…), which runs it here"
+            raise BadArgument("program", program, why)
         if stop_after is not None:
             whole("stop_after", stop_after, at_least=0, unit="calls")
         with record(server, pattern=pattern) as trace:

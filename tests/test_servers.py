@@ -226,3 +226,9 @@ def test_an_answer_that_nobody_is_logged_in_is_a_refusal_and_not_a_lost_reply() 
         server.exchange([(b"RESET",)], "RESET")  # forgets who this connection is
         with pytest.raises(Refused, match="NOAUTH"):
             Jobs(server).depths("orders")
+
+
+@pytest.mark.parametrize("verbs", [emqkit.Flows, emqkit.Jobs, emqkit.Native, lambda url: emqkit.Pump(url, "orders")])
+def test_a_url_is_not_yet_a_server(verbs: Callable[[Any], object]) -> None:
+    with pytest.raises(BadArgument, match=r"is str, not a server: emqkit.open_server\(…\) opens one"):
+        verbs("fake://")

@@ -311,3 +311,9 @@ def test_looking_takes_no_part_in_what_is_recorded(server: Server, queue: str) -
         capture(server)
         server.client.get("x")
     assert len(trace) == 0
+
+
+def test_what_an_operation_answered_is_no_program(server: Server, queue: str) -> None:
+    answered = Jobs(server).enqueue(queue, "payload")
+    with pytest.raises(BadArgument, match="is Verdict, not a program: write flows.add.program"):
+        Trace.of(answered, server)  # type: ignore[arg-type]

@@ -15,12 +15,12 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from emqkit.errors import ReplyLost, Unreachable
+from emqkit.errors import BadArgument, ReplyLost, Unreachable
 from emqkit.ids import process_minter
 from emqkit.scripts import Script, ScriptSet
 from emqkit.wire import Call, ErrorReply, Flush, Recorder, Reply
 
-__all__ = ["CLIENT_OPTIONS", "Server"]
+__all__ = ["CLIENT_OPTIONS", "Server", "check_server"]
 
 ServerKind = Literal["fake", "embedded", "live"]
 
@@ -167,6 +167,14 @@ class Server:
 
     def __repr__(self) -> str:
         return f"<{self.kind} server, scripts {self.scripts.name}>"
+
+
+def check_server(server: object) -> None:
+    """Refuse what is no open server, such as its URL, where the verbs are made and not where they first fail."""
+    if not isinstance(server, Server):
+        raise BadArgument(
+            "server", server, f"is {type(server).__name__}, not a server: emqkit.open_server(…) opens one"
+        )
 
 
 def _what(flush: Flush[Any]) -> str:
