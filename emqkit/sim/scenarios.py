@@ -7,6 +7,7 @@ children and one fault, and a small world is explored whole. Every budget can be
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from types import MappingProxyType
 
 from emqkit import keys
@@ -380,4 +381,6 @@ def scenario(name: str) -> World:
     for one in MISTAKES.values():
         if name in (one.name, one.world.name):
             return one.world
-    raise BadArgument("scenario", name, f"is none of {', '.join(SCENARIOS)}")
+    near = get_close_matches(name, [*SCENARIOS, *MISTAKES], n=1)
+    meant = f"; did you mean {near[0]}?" if near else ";"
+    raise BadArgument("scenario", name, f"is not listed{meant} `emqkit explore --list` names all {len(SCENARIOS)}")
