@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
-from emqkit.errors import EmqError
+from emqkit.errors import BadArgument, EmqError
 from emqkit.sim.explore import MOST_STATES, Progress, explore
 from emqkit.sim.history import load, save
+from emqkit.sim.promises import PROMISES, names
+from emqkit.sim.result import Result
 from emqkit.sim.scenarios import SCENARIOS
 from emqkit.sim.walk import replay
 
@@ -33,6 +36,7 @@ def declare_explore(parser: argparse.ArgumentParser) -> None:
     """The arguments of `emqkit explore`."""
     parser.add_argument("scenario", nargs="?", metavar="SCENARIO", help="which world; see --list")
     parser.add_argument("--list", action="store_true", help="print the scenarios and end")
+    parser.add_argument("--promises", action="store_true", help="print what P1 to P16 promise and end")
     parser.add_argument("--scripts", default="published", metavar="SET", help="published, zoo/<mistake>, or a folder")
     for name in BUDGETS:
         words = name.replace("_", " ")
@@ -43,7 +47,7 @@ def declare_explore(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-depth", type=int, metavar="N", help="look no further than so many moves")
     parser.add_argument("--server", metavar="URL", help="where calls are made; its scratch place is used (fake://)")
     parser.add_argument("--save", metavar="FILE", help="write the first history found to a file, for emqkit replay")
-    parser.add_argument("--promise", metavar="P3", help="with --save: the history of this promise")
+    parser.add_argument("--promise", metavar="P3", help="tell this promise only (JSON holds all), and save its history")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -56,10 +60,22 @@ def declare_replay(parser: argparse.ArgumentParser) -> None:
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if not 0 <= value <= 15:
-        raise argparse.ArgumentTypeError("a whole number from 0 to 15")
-    return value
+    if not (text.isascii() and text.isdigit() and int(text) <= 15):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 15")
+    return int(text)
+
+
+def _refusal(arguments: argparse.Namespace) -> str:
+    """Why there is no use in exploring for these arguments; empty when there is."""
+    if arguments.promise is not None and arguments.promise not in names():
+        return f"There is no promise {arguments.promise}. The promises are {', '.join(names())}; see --promises."
+    if arguments.save is not None:
+        file = Path(arguments.save)
+        if file.is_dir():
+            return f"--save {file}: that is a folder; name a file. Nothing was explored."
+        if not file.parent.is_dir():
+            return f"--save {file}: there is no folder {file.parent}. Nothing was explored."
+    return ""
 
 
 def run_explore(arguments: argparse.Namespace) -> int:
@@ -67,8 +83,14 @@ def run_explore(arguments: argparse.Namespace) -> int:
     if arguments.list:
         _print_list(arguments.json)
         return 0
+    if arguments.promises:
+        _print_promises(arguments.json)
+        return 0
     if arguments.scenario is None:
         print("Which scenario? `emqkit explore --list` names them.", file=sys.stderr)
+        return 2
+    if refusal := _refusal(arguments):
+        print(refusal, file=sys.stderr)
         return 2
     shows = sys.stderr.isatty() and not arguments.json
 
@@ -91,16 +113,43 @@ def run_explore(arguments: argparse.Namespace) -> int:
         return 2
     if shows:
         print("\r\033[K", end="", file=sys.stderr)
-    if arguments.save is not None:
-        chosen = [v for v in result.violations if arguments.promise in (None, v.promise)]
-        if chosen:
-            save(chosen[0].history, arguments.save)
-        else:
-            print(f"There is no history to save: {result.word}.", file=sys.stderr)
-    print(json.dumps(result.as_json(), ensure_ascii=False, indent=1) if arguments.json else result.text)
+    as_json = json.dumps(result.as_json(), ensure_ascii=False, indent=1) if arguments.json else ""
+    print(as_json or result.told(arguments.promise))
     if not arguments.json:
         print(f"{result.seconds:.1f} s on the {result.server} server", file=sys.stderr)
-    return result.exit_status
+    # The verdicts stand printed by now: whatever goes wrong with the file, they are not lost.
+    return result.exit_status if _kept(result, arguments.promise, arguments.save) else 2
+
+
+def _kept(result: Result, promise: str | None, file: str | None) -> bool:
+    """Save the history that was asked for, or say why there is none; False when it could not be written."""
+    chosen = [violation for violation in result.violations if promise in (None, violation.promise)]
+    if not chosen:
+        broken = ", ".join(violation.promise for violation in result.violations)
+        others = f"broken are: {broken}" if broken else "nothing is broken"
+        if promise is not None:
+            verdict = result.verdicts[promise]
+            known = "holds" if verdict.word == "holds" else "is unknown" if verdict.concerns else "is not tried here"
+            print(f"{promise} {known}, so there is no history of it; {others}.", file=sys.stderr)
+        elif file is not None:
+            print(f"There is no history to save: {others}.", file=sys.stderr)
+        return True
+    if file is not None:
+        try:
+            save(chosen[0].history, file)
+        except OSError as error:
+            print(f"The history was not saved: {file} cannot be written ({error.strerror}).", file=sys.stderr)
+            return False
+    return True
+
+
+def _print_promises(as_json: bool) -> None:
+    listed = [{"name": promise.name, "title": promise.title, "says": promise.says} for promise in PROMISES]
+    if as_json:
+        print(json.dumps({"promises": listed}, ensure_ascii=False, indent=1))
+        return
+    for promise in PROMISES:
+        print(f"{promise.name} {promise.title}\n    {promise.says}")
 
 
 def _print_list(as_json: bool) -> None:
@@ -123,7 +172,12 @@ def _print_list(as_json: bool) -> None:
 def run_replay(arguments: argparse.Namespace) -> int:
     """Replay a saved history: 1 when the promise breaks again, 0 when it is kept, 2 when it cannot be made."""
     try:
-        done = replay(load(arguments.file), scripts=arguments.scripts, server=arguments.server)
+        saved = load(arguments.file)
+    except BadArgument as error:
+        print(f"{error.value} {error.why}.", file=sys.stderr)
+        return 2
+    try:
+        done = replay(saved, scripts=arguments.scripts, server=arguments.server)
     except EmqError as error:
         print(error, file=sys.stderr)
         return 2

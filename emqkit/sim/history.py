@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["History", "Moved", "load", "save"]
 
 FORMAT = "emqkit history 1"
+NEEDED: dict[str, type] = {"scenario": str, "scripts": str, "faults": dict, "promise": str, "moves": list}
 
 
 @dataclass(frozen=True)
@@ -254,8 +255,14 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a saved history. Raises `BadArgument` when the file is none."""
     try:
         saved = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise BadArgument("history file", str(path), f"cannot be read ({error})") from None
-    if not isinstance(saved, dict) or saved.get("format") != FORMAT:
-        raise BadArgument("history file", str(path), f"does not say {FORMAT!r}; `emqkit explore` writes such files")
+    except OSError as error:
+        raise BadArgument("history file", str(path), f"cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise BadArgument("history file", str(path), "is no emqkit history: it is not JSON") from None
+    if not isinstance(saved, dict) or saved.get("format") != FORMAT or not saved.keys() >= NEEDED.keys():
+        why = "is no emqkit history; `emqkit explore SCENARIO --save FILE` writes such files"
+        raise BadArgument("history file", str(path), why)
+    for name, kind in NEEDED.items():
+        if not isinstance(saved[name], kind):
+            raise BadArgument("history file", str(path), f"is no emqkit history: its {name} cannot be read")
     return saved

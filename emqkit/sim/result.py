@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from emqkit.sim.promises import PROMISES
+
 if TYPE_CHECKING:
     from emqkit.sim.history import History
     from emqkit.sim.world import World
@@ -60,7 +62,8 @@ class Violation:
         return self.history.sentences
 
     def __str__(self) -> str:
-        return f"{self.promise} broken after {len(self.history)} moves: {self.says}."
+        moves = "1 move" if len(self.history) == 1 else f"{len(self.history)} moves"
+        return f"{self.promise} broken after {moves}: {self.says}."
 
 
 class _Key:
@@ -148,6 +151,9 @@ class Gap:
     crashes: int
     lost: int
 
+    def __str__(self) -> str:
+        return f"{self.operation} between {self.before} and {self.after}"
+
 
 @dataclass(frozen=True)
 class Result:
@@ -221,11 +227,20 @@ class Result:
     @property
     def text(self) -> str:
         """The result in words, the same every time: counts, verdicts, and the history of each broken promise."""
+        return self.told()
+
+    def told(self, promise: str | None = None) -> str:
+        """The result in words, the same every time.
+
+        Args:
+            promise: tell the verdict and the history of this promise only, such as `P3`.
+        """
+        verdicts = [verdict for name, verdict in self.verdicts.items() if promise in (None, name)]
         lines = [
             f"{self.world.name} on {self.scripts}: {self.word}",
             f"  {self.states:,} states, {self.transitions:,} transitions, {self.real_calls:,} real calls; "
             f"faults: {self.world.faults}",
-            f"  fingerprint {self.fingerprint}",
+            f"  fingerprint {self.fingerprint} (to compare runs)",
         ]
         if self.gaps:
             crashed, lost = (
@@ -234,18 +249,22 @@ class Result:
             lines.append(
                 f"  of {len(self.gaps)} gaps between calls, {crashed} were hit by a crash and {lost} by a lost reply"
             )
+            missed = [str(gap) for gap in self.gaps if not gap.crashes and not gap.lost]
+            if missed and (self.world.faults.crashes or self.world.faults.lost_replies):
+                more = f"; and {len(missed) - 3} more" if len(missed) > 3 else ""
+                lines.append(f"  not hit: {'; '.join(missed[:3])}{more}")
         if self.stopped:
             lines.append(f"  stopped {self.stopped}: what follows is what was known by then")
         # What `holds` is said of stands above, once for all of them.
-        lines += [
-            f"  {verdict.promise} {verdict.title}: holds" if verdict.word == "holds" else f"  {verdict}"
-            for verdict in self.verdicts.values()
-            if verdict.concerns
-        ]
-        left_out = [verdict.promise for verdict in self.verdicts.values() if not verdict.concerns]
+        for verdict in verdicts:
+            if verdict.concerns and verdict.word == "holds":
+                lines.append(f"  {verdict.promise} {verdict.title}: holds — {_promised(verdict.promise)}")
+            elif verdict.concerns:
+                lines += [f"  {verdict}", f"    promised: {_promised(verdict.promise)}"]
+        left_out = [verdict.promise for verdict in verdicts if not verdict.concerns]
         if left_out:
             lines.append(f"  not tried here: {', '.join(left_out)}")
-        for violation in self.violations:
+        for violation in (verdict.violation for verdict in verdicts if verdict.violation is not None):
             lines += ["", str(violation), *(f"  {sentence}" for sentence in violation.sentences)]
         return "\n".join(lines)
 
@@ -288,3 +307,9 @@ class Result:
             ],
             "witnesses": sorted(self.witnesses),
         }
+
+
+def _promised(name: str) -> str:
+    """What a promise says, as the end of a line."""
+    says = next(promise.says for promise in PROMISES if promise.name == name)
+    return f"{says[:1].lower()}{says[1:].removesuffix('.')}"
