@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from emqkit import Child, Flow, Flows, Jobs, Minter, Pump, Server, Trace, capture, keys, open_server, record
 from emqkit.errors import BadArgument, EmqError, ReplyLost, WrongNamespace
+from emqkit.scripts import ScriptSet
 from emqkit.snapshot import Change, Hash, Items, Members, Ranked, Snapshot, Text, Value, diff
 from emqkit.trace import CallRecord, Step
 from emqkit.viz import boards, figures, reading, text
@@ -489,6 +490,64 @@ def test_a_script_that_does_something_else_is_not_told_as_if_it_did_not(world: S
     assert trace.scripts["claim"].summary in text.sentence(odd, trace.scripts)
 
 
+def landed_with(scripts: ScriptSet | str) -> str:
+    """The sentence of a flow of two that these scripts land."""
+    with open_server("fake://", scripts=scripts) as server:
+        server.minter = Minter.fixed()
+        trace = Trace.of(Flows(server).add.program("orders", Flow("p", [Child("a"), Child("b")])), server)
+    return told(trace)[0]
+
+
+def edited(folder: Path, name: str, old: str, new: str = "") -> ScriptSet:
+    """The published scripts with one of them copied to a folder and changed there."""
+    source = ScriptSet.load("published")[name].source
+    assert old in source
+    (folder / f"{name}.lua").write_text(source.replace(old, new), "utf-8")
+    return ScriptSet.load(folder)
+
+
+HELD_ROW = "redis.call('HSET', parent, 'state', 'awaiting_children', 'attempts', '0', 'payload', payload)"
+
+
+def test_a_parent_that_the_script_put_into_pending_is_not_called_held() -> None:
+    assert landed_with("zoo/parent-not-held") == (
+        "enqueue_flow lands the flow of JOB…GLuC in orders in one step: 2 children are claimable in pending, "
+        "the parent stands in pending, its counter at 2."
+    )
+
+
+def test_a_parent_or_child_without_a_row_or_place_is_told_as_such(tmp_path: Path) -> None:
+    for old, new, words in (
+        (HELD_ROW, "", "lands part of the flow of JOB…GLuC in orders: 2 children are claimable in pending, "
+                       "the parent has no row, its counter at 2."),
+        ("'awaiting_children'", "'pending'", "the parent stands in no set with the state pending, its counter at 2."),
+        ("redis.call('ZADD', pending, 0, child_id)", "", "0 of 2 children are claimable in pending, the parent is"),
+        ("for i = 1, n do\n  local child = KEYS", "for i = 1, 1 do\n  local child = KEYS",
+         "lands part of the flow of JOB…GLuC in orders: 1 of 2 children is claimable in pending, the parent is held"),
+        ("'HSET', child, 'state'", "'HSET', parent, 'state'",
+         "0 of 2 children are claimable in pending (2 more in it without a row), the parent is held in no set"),
+    ):  # fmt: skip
+        assert words in landed_with(edited(tmp_path, "enqueue_flow", old, new))
+
+
+def test_a_parent_held_across_queues_is_told_by_its_row(tmp_path: Path) -> None:
+    scripts = edited(tmp_path, "hold_parent", HELD_ROW)
+    flow = Flow("p", [Child("a", queue="payments")])
+    with open_server("fake://", scripts=scripts) as server:
+        server.minter = Minter.fixed()
+        spoken = told(Trace.of(Flows(server).add.program("orders", flow), server))
+    assert spoken[0] == (
+        "hold_parent answers 1 for JOB…GLuC in orders, and yet the parent has no row, its counter at 1."
+    )
+    scripts = edited(tmp_path, "enqueue_flow_child", "'parent', parent_id", "'mother', parent_id")
+    with open_server("fake://", scripts=scripts) as server:
+        server.minter = Minter.fixed()
+        spoken = told(Trace.of(Flows(server).add.program("orders", flow), server))
+    assert "enqueue_flow_child lands JOB…GLuD in payments, in pending, with a row that does not name JOB…GLuC" in (
+        " ".join(spoken)
+    )
+
+
 def test_an_error_after_writes_is_not_called_clean(world: Server, queue: str) -> None:
     with record(world) as trace:
         Jobs(world).enqueue(queue, "a", id=A)
@@ -739,7 +798,10 @@ def test_replies_are_told_as_they_came() -> None:
 def test_the_start_says_what_there_is(server: Server, queue: str) -> None:
     assert "the keyspace is empty" in text.start_sentence(Snapshot())
     Jobs(server).enqueue(queue, "a")
-    assert f"{queue} (1 row)" in text.start_sentence(capture(server, keys.base(queue) + b"*"))
+    start = "The start: nothing has been sent yet. Already there: "
+    assert text.start_sentence(capture(server, keys.base(queue) + b"*")) == f"{start}{queue} (1 row)."
+    several = {keys.job("orders", A): row("pending"), keys.job("payments", B): row("pending"), b"stray": Text(b"x")}
+    assert text.start_sentence(snapshot(several)) == f"{start}orders (1 row), payments (1 row) and 1 other key."
 
 
 def test_a_stepped_call_says_whether_its_lines_ended_as_the_recorded_run_did(server: Server) -> None:

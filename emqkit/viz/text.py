@@ -309,32 +309,60 @@ def _remove_job(told: _Told) -> str | None:
     return f"takes {told.id(0)} out of {told.queue} for good: out of every set, and its row is deleted."
 
 
-def _again(told: _Told) -> str:
-    return "" if told.diff else " All of it was there already: nothing changed."
+def _again(told: _Told, whole: bool) -> str:
+    """That a call wrote nothing: because all of it was there, or for a reason the reply does not give."""
+    if told.diff:
+        return ""
+    return " All of it was there already: nothing changed." if whole else " Nothing changed."
 
 
 def _enqueue_flow(told: _Told) -> str | None:
-    if not isinstance(told.reply, int):
+    ids = told.args[3::2]
+    if told.reply != len(ids):
         return None
     pending = told.record.after.ranked(told.keys[2])
-    landed = sum(1 for at in range(told.reply) if told.args[3 + 2 * at] in pending)
-    children = f"{_many(landed, 'child', 'children')} {'is' if landed == 1 else 'are'} claimable in pending"
-    flow = f"lands the flow of {told.id(0)} in {told.queue} in one step"
-    return f"{flow}: {children}, the parent is {_held(told)}.{_again(told)}"
+    rows = [bool(told.record.after.hash(key)) for key in told.keys[3 : 3 + len(ids)]]
+    waiting = [row for id, row in zip(ids, rows, strict=True) if id in pending]
+    landed = sum(waiting)
+    count = _many(len(ids), "child", "children")
+    count = count if landed == len(ids) else f"{landed} of {count}"
+    children = f"{count} {'is' if landed == 1 else 'are'} claimable in pending"
+    if landed < len(waiting):
+        children += f" ({len(waiting) - landed} more in it without a row)"
+    place, held = _parents_place(told)
+    there = [bool(told.record.after.hash(told.keys[0])), *rows]
+    much = "the flow" if all(there) else "part of the flow" if any(there) else "nothing of the flow"
+    flow = f"lands {much} of {told.id(0)} in {told.queue}{' in one step' if all(there) else ''}"
+    parent = f"the parent is {place}" if held else f"the parent {place}"
+    whole = held and landed == len(ids)
+    return f"{flow}: {children}, {parent}, {_its_counter(told)}.{_again(told, whole)}"
 
 
-def _held(told: _Told) -> str:
-    """Where a parent stands that was just landed, and its counter."""
-    counter = told.record.after.text(told.keys[1])
+def _parents_place(told: _Told) -> tuple[str, bool]:
+    """Where a parent stands after its call, and whether it is held: a row that awaits, a place in no set."""
+    row = told.record.after.hash(told.keys[0])
     place = told.places(told.args[0])
-    held = "held " if place == "in no set" else ""
-    return f"{held}{place}, {'without a counter' if counter is None else f'its counter at {plain(counter)}'}"
+    unset = place == "in no set"
+    if not row:
+        return "has no row" if unset else f"has no row and stands {place}", False
+    if row.get(b"state") != b"awaiting_children":
+        state = _field(b"state", row[b"state"]) if b"state" in row else "none"
+        return f"stands {place} with the state {state}", False
+    return (f"held {place}", True) if unset else (f"stands {place}", False)
+
+
+def _its_counter(told: _Told) -> str:
+    counter = told.record.after.text(told.keys[1])
+    return "without a counter" if counter is None else f"its counter at {plain(counter)}"
 
 
 def _hold_parent(told: _Told) -> str | None:
     if told.reply != 1:
         return None
-    return f"lands {told.id(0)} in {told.queue}, {_held(told)}.{_again(told)}"
+    place, held = _parents_place(told)
+    where = f"{told.id(0)} in {told.queue}"
+    start = f"lands {where}, {place}" if held else f"answers 1 for {where}, and yet the parent {place}"
+    return f"{start}, {_its_counter(told)}.{_again(told, held)}"
 
 
 def _enqueue_flow_child(told: _Told) -> str | None:
@@ -342,7 +370,13 @@ def _enqueue_flow_child(told: _Told) -> str | None:
         return None
     elsewhere = f" in {plain(told.args[3])}" if told.args[3] else ""
     child = f"{told.id(0)} in {told.queue}"
-    return f"lands {child}, {told.places(told.args[0])}, as a child of {told.id(2)}{elsewhere}.{_again(told)}"
+    row = told.record.after.hash(told.keys[0])
+    place = told.places(told.args[0])
+    if not row:
+        return f"answers 1 for {child}, and yet it has no row and stands {place}.{_again(told, False)}"
+    if row.get(b"parent") != told.args[2]:
+        return f"lands {child}, {place}, with a row that does not name {told.id(2)} as its parent.{_again(told, False)}"
+    return f"lands {child}, {place}, as a child of {told.id(2)}{elsewhere}.{_again(told, place == 'in pending')}"
 
 
 def _flow_deliver(told: _Told) -> str | None:
@@ -612,11 +646,11 @@ def step_sentence(step: Step, scripts: ScriptSet) -> str:
 def start_sentence(snapshot: Snapshot) -> str:
     """The sentence of the start, before anything was sent."""
     found, outside = reading.queues(snapshot)
-    held = [f"{plain(queue.name)} ({_many(len(queue.rows), 'row')})" for queue in found]
-    if not held and not outside:
+    there = [f"{plain(queue.name)} ({_many(len(queue.rows), 'row')})" for queue in found]
+    there += [_many(len(outside), "other key")] if outside else []
+    if not there:
         return "The start: nothing has been sent yet, and the keyspace is empty."
-    there = [*([_and(held)] if held else []), *([_many(len(outside), "other key")] if outside else [])]
-    return f"The start: nothing has been sent yet. There is {_and(there)}."
+    return f"The start: nothing has been sent yet. Already there: {_and(there)}."
 
 
 # --- changes ---------------------------------------------------------------------------------------------------------
