@@ -84,8 +84,8 @@ def test_a_board_shows_who_is_where_and_what_a_parent_waits_for() -> None:
         "…GLuC ◆",
         "waits for 2",
         "awaiting_children",
-        "fp",
-        "id",
+        "fail",
+        "ignore",
     ):
         assert words in shown
     for name in ("held:", "pending", "active", "schedule", "dead", "processed", "unsuccessful", "failed"):
@@ -366,8 +366,8 @@ def test_a_same_queue_flow_is_told_from_land_to_release(world: Server, queue: st
     assert told(trace) == [
         f"enqueue_flow lands the flow of JOB…GLuC in {queue} in one step: 2 children are claimable in pending, "
         "the parent is held in no set, its counter at 2.",
-        "HSET writes parent_policy = fp on the row of JOB…GLuD.",
-        "HSET writes parent_policy = id on the row of JOB…GLuE.",
+        "HSET writes parent_policy = fp (fail) on the row of JOB…GLuD.",
+        "HSET writes parent_policy = id (ignore) on the row of JOB…GLuE.",
         f"HEXISTS asks whether {queue} is paused: no.",
         f"claim hands out JOB…GLuD, the smallest id in pending of {queue}: "
         "it is active under a lease, and its token is 1.",
@@ -377,7 +377,7 @@ def test_a_same_queue_flow_is_told_from_land_to_release(world: Server, queue: st
         f"HEXISTS asks whether {queue} is paused: no.",
         f"claim hands out JOB…GLuE, the smallest id in pending of {queue}: "
         "it is active under a lease, and its token is 1.",
-        "HMGET reads the row of JOB…GLuE: parent JOB…GLuC, parent_queue none, parent_policy id.",
+        "HMGET reads the row of JOB…GLuE: parent JOB…GLuC, parent_queue none, parent_policy id (ignore).",
         f'retry finds no attempt left for JOB…GLuE of {queue}: it is dead, after "no printer". The error is in '
         "unsuccessful of JOB…GLuC, whose counter goes 1 → 0. That was the last one: JOB…GLuC is released into pending.",
         "HMGET reads the row of JOB…GLuD: parent none, parent_queue none.",
@@ -559,9 +559,31 @@ def test_an_error_after_writes_is_not_called_clean(world: Server, queue: str) ->
 def test_a_round_trip_of_several_calls_is_one_sentence(world: Server, queue: str) -> None:
     trace = Trace.of(Flows(world).add.program(queue, Flow("p", [Child("a"), Child("b")])), world)
     assert text.step_sentence(trace.steps[0], trace.scripts) == told(trace)[0]
-    assert text.step_sentence(trace.steps[1], trace.scripts) == "2 calls in one round trip: " + " ".join(
-        told(trace)[1:]
-    )
+    with record(world, pattern=keys.base(queue) + b"*") as depths:
+        Jobs(world).depths(queue)
+    (step,) = depths.steps
+    words = text.step_sentence(step, depths.scripts)
+    assert words.startswith(f"{len(step.calls)} calls in one round trip: " + " ".join(told(depths)[:3]))
+
+
+def test_policies_written_in_one_round_trip_are_told_once(world: Server, queue: str) -> None:
+    flow = Flow("p", [Child("a"), Child("b"), Child("c", on_failure="ignore")])
+    trace = Trace.of(Flows(world).add.program(queue, flow), world)
+    step = trace.steps[1]
+    once = "3 calls in one round trip: the failure policies of 3 children are written (fp, fp, id)"
+    assert text.step_sentence(step, trace.scripts) == f"{once}."
+    same = replace(step, before=step.after, calls=tuple(replace(one, before=step.after) for one in step.calls))
+    assert text.step_sentence(same, trace.scripts) == f"{once}; they stood there already."
+    refused = replace(step, calls=(replace(step.calls[0], reply=ErrorReply("WRONGTYPE", "no")), *step.calls[1:]))
+    assert "is refused" in text.step_sentence(refused, trace.scripts)
+
+
+def test_a_policy_nobody_knows_is_shown_raw() -> None:
+    contents = held_flow()
+    contents[keys.job("orders", A)] = row("pending", parent=P, parent_policy="xx")
+    picture = boards.board(snapshot(contents))
+    assert "⚠ xx" in texts(picture) and "ignore" in texts(picture)
+    assert "parent_policy: id" in picture
 
 
 def test_what_a_multi_did_is_told_of_the_whole_and_a_lost_reply_is_not_hidden() -> None:
@@ -617,7 +639,7 @@ def test_fields_written_apart_and_settings_are_told_for_what_they_are() -> None:
     rows = keys.job("orders", A)
     meta = keys.queue_key("orders", "meta")
     assert text.changes_in_words([Change(rows, b"parent_policy", None, b"id")]) == [
-        ("+", "the row of JOB…GLuD gains parent_policy id")
+        ("+", "the row of JOB…GLuD gains parent_policy id (ignore)")
     ]
     assert text.changes_in_words([Change(rows, b"last_error", b"boom", None)]) == [
         ("-", "the row of JOB…GLuD loses last_error")

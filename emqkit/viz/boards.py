@@ -640,8 +640,9 @@ def _hash_line(pen: _Pen, x: float, y: float, mark: str, child: str, value: byte
     pen.close()
 
 
-_TABLE = (("id", 26), ("state", 100), ("attempts", 318), ("payload", 388), ("parent", 526), ("policy", 648), ("", 698))
-_CELLS = {"state": 27, "attempts": 8, "payload": 17, "parent": 15, "policy": 5, "": 14}
+_TABLE = (("id", 26), ("state", 100), ("attempts", 298), ("payload", 362), ("parent", 524), ("policy", 652), ("", 708))
+_CELLS = {"state": 24, "attempts": 7, "payload": 19, "parent": 15, "policy": 6, "": 13}
+_POLICIES = {plain(code): words for code, words in reading.POLICIES.items()}
 
 
 def _rows(pen: _Pen, y: float, queue: Queue, room: _Room, changes: _Changes) -> float:
@@ -699,7 +700,9 @@ def _row(pen: _Pen, y: float, queue: Queue, id: str, changes: _Changes) -> None:
         change = changes.mark(key, field)
         words = plain(value)
         if change == "~" and field in ("state", "attempts"):
-            words = f"{plain(changes.was(key, field) or b'')} → {words}"
+            # where both do not fit, the old value is cut: what it is now is the news
+            was = plain(changes.was(key, field) or b"")
+            words = f"{elided(was, max(2, _CELLS[field] - 3 - reading.width(words)))} → {words}"
         cells[field] = (words, "b" if change else "")
     for field, value in lost.items():
         cells[field] = (plain(value), "x")
@@ -721,7 +724,8 @@ def _cells(pen: _Pen, y: float, queue: Queue, cells: Mapping[str, tuple[str, str
     elif "parent_queue" in cells:
         shown["parent"] = (f"@{cells['parent_queue'][0]}", cells["parent_queue"][1])
     if "parent_policy" in cells:
-        shown["policy"] = cells["parent_policy"]
+        code, tone = cells["parent_policy"]
+        shown["policy"] = (_POLICIES.get(code, f"⚠ {code}"), tone)
     used = {"state", "attempts", "payload", "parent", "parent_queue", "parent_policy"}
     rest = [(field, *cells[field]) for field in sorted(cells) if field not in used]
     if id in queue.logs:

@@ -16,6 +16,7 @@ from emqkit.ids import check
 from emqkit.snapshot import Change, Hash, Items, Ranked, Snapshot, Text, Value
 
 __all__ = [
+    "POLICIES",
     "SETS",
     "FanIn",
     "Queue",
@@ -34,6 +35,9 @@ __all__ = [
 
 SETS = ("pending", "active", "schedule", "dead")
 """The four sets a job can be in."""
+
+POLICIES = {b"fp": "fail", b"id": "ignore"}
+"""What the protocol's two policy codes tell a parent's queue to do with a child's death."""
 
 # --- bytes as people read them ---------------------------------------------------------------------------------------
 

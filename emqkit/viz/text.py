@@ -435,6 +435,8 @@ def _fields(args: Sequence[bytes]) -> str:
 def _field(name: bytes, value: bytes) -> str:
     if name in (b"parent", b"child"):
         return short(value)
+    if name == b"parent_policy" and value in reading.POLICIES:
+        return f"{plain(value)} ({reading.POLICIES[value]})"
     return (
         elided(plain(value), 40)
         if name in (b"state", b"attempts", b"parent_policy", b"parent_queue")
@@ -635,12 +637,32 @@ def step_sentence(step: Step, scripts: ScriptSet) -> str:
         records = [replace(one, before=step.before, after=step.after) for one in records]
     if len(step.flush.calls) == 1 and records:
         return sentence(records[0], scripts) + lost
+    policies = _policies(step)
     told = [sentence(one, scripts) for one in records]
     head = f"{len(step.flush.calls)} calls in one {'MULTI … EXEC' if step.flush.atomic else 'round trip'}"
     if not told:
         return f"{head}, and not one reply.{lost}"
+    if policies:
+        return f"{head}: {policies}"
     shown = told if len(told) <= 4 else [*told[:3], f"And {len(told) - 3} more."]
     return f"{head}: {' '.join(shown)}{lost}"
+
+
+def _policies(step: Step) -> str:
+    """The one sentence of a round trip that writes policies on the rows of several children, and does nothing else."""
+    calls = [one.call for one in step.calls]
+    plainly = all(
+        call.verb == "HSET" and len(call.keys) == 1 and len(call.args) == 2 and call.args[0] == b"parent_policy"
+        for call in calls
+    )
+    rows = {call.keys[0] for call in calls if plainly and (at := keys.parse(call.keys[0])) and at.name == "row"}
+    refused = any(isinstance(one.reply, ErrorReply) for one in step.calls)
+    if step.lost is not None or refused or len(rows) < max(2, len(calls)) or len(calls) != len(step.flush.calls):
+        return ""
+    codes = [elided(plain(call.args[1]), 12) for call in calls]
+    listed = ", ".join(codes if len(codes) <= 6 else [f"{codes.count(one)} {one}" for one in dict.fromkeys(codes)])
+    same = "" if step.diff else "; they stood there already"
+    return f"the failure policies of {len(codes)} children are written ({listed}){same}."
 
 
 def start_sentence(snapshot: Snapshot) -> str:
