@@ -64,7 +64,7 @@ def test_over_stays_on_a_level_and_out_goes_to_the_end_of_what_it_is_in(trace: T
     assert [frame.depth for frame in player.film.frames[1:6]] == [0, 1, 1, 1, 0]
     assert player.over().startswith("3 calls in one round trip") and player.index == 5
     player.index = 1
-    assert player.into().startswith("HSET writes parent_policy = fp on the row of JOB…GLuD")
+    assert player.into().startswith("HSET writes parent_policy = fp (fail) on the row of JOB…GLuD")
     player.over()
     assert player.index == 3
     player.out()
@@ -336,7 +336,7 @@ class TestInABrowser:
         player = StepPlayer(trace)
         put(shown, player)
         disabled = "() => [...document.querySelectorAll('[aria-disabled=true]')].map(one => one.innerText.trim())"
-        assert shown.page.evaluate(disabled) == ["First", "Back", "Into", "Out"]
+        assert shown.page.evaluate(disabled) == ["First", "Back", "Out"]
         shown.button("Last").focus()
         shown.page.keyboard.press("Enter")
         assert shown.page.evaluate(disabled) == ["Forward", "Last", "Into", "Over", "Out"]
@@ -455,6 +455,29 @@ class TestInABrowser:
         captions = source.locator("caption").all_inner_texts()
         assert captions == ["asked", "locals", "ARGV", "KEYS"]
         assert "HSET emq:{orders}:job:JOB0KHTOWnGLuD" in source.inner_text()
+
+    def test_a_step_without_lua_keeps_one_slim_line_and_into_steps_on(
+        self, shown: Shown, traced_lines: StepPlayer
+    ) -> None:
+        player = traced_lines
+        player.first()
+        put(shown, player)
+        source = shown.root().locator(".emqkit-source")
+        assert source.inner_text() == "Nothing has run yet: press Into to enter enqueue_flow"
+        height = "one => one.getBoundingClientRect().height"
+        assert source.evaluate(height) < 60
+        shown.button("Into").click()
+        assert source.evaluate(height) > 200
+        shown.press("End", "ArrowLeft")  # is it paused?
+        assert source.inner_text() == "A plain command: no script runs in this step"
+        line = next(
+            at
+            for at, frame in enumerate(player.film.frames[1:-1], 1)
+            if frame.line and player.film.frames[at + 1].depth == frame.depth
+        )
+        shown.page.evaluate("index => model.set('index', index)", line)
+        shown.button("Into").click()
+        assert shown.index() == line + 1, "as into() does in Python"
 
     def test_a_script_without_lines_to_step_is_there_to_be_opened(self, shown: Shown, trace: Trace) -> None:
         put(shown, StepPlayer(trace, index=1))

@@ -109,11 +109,6 @@ function deckOf(model) {
   };
   deck.over = () => deck.ahead((depth, here) => depth <= here);
   deck.out = () => deck.ahead((depth, here) => depth < here);
-  deck.deeper = () => {
-    const all = frames();
-    const here = deck.index();
-    return here + 1 < all.length && all[here + 1].depth > all[here].depth;
-  };
   deck.play = (on) => {
     if (on && deck.index() === deck.last()) deck.go(0);
     if (Boolean(model.get("playing")) !== on) tell("playing", on);
@@ -288,7 +283,7 @@ class View {
     enable(this.back, index > 0);
     enable(this.forward, index < last);
     enable(this.last, index < last);
-    enable(this.into, deck.deeper());
+    enable(this.into, index < last);
     enable(this.over, deck.over() > index);
     enable(this.out, deck.out() > index);
     this.slider.value = String(index);
@@ -339,9 +334,7 @@ class View {
     const shown = frame.source === null || frame.source === undefined ? null : this.payload.sources[frame.source];
     source.hidden = !shown && !this.lined;
     if (!shown) {
-      if (this.lined && painted.source !== null) {
-        source.replaceChildren(make("summary", "", "A plain command: no script runs in this step"), make("div", "emqkit-pane"));
-      }
+      if (this.lined) source.replaceChildren(make("summary", "", this.withoutSource(frame)));
       painted.source = null;
       return;
     }
@@ -379,6 +372,14 @@ class View {
     this.table("locals", frame.locals);
     this.table("ARGV", frame.argv);
     this.table("KEYS", frame.keys);
+  }
+
+  // One slim line where a step has no Lua: what to press, or why there is none.
+  withoutSource(frame) {
+    if (frame !== this.frames[0]) return "A plain command: no script runs in this step";
+    const next = this.frames[1];
+    const script = next && next.line && this.payload.sources[next.source];
+    return `Nothing has run yet${script ? `: press Into to enter ${script.name}` : ""}`;
   }
 
   table(title, pairs) {
