@@ -73,7 +73,23 @@ def test_a_crash_is_a_step_that_nobody_sent(fake: Server) -> None:
 
 def test_jobs_are_called_by_their_payloads_in_sentences(settled_twice: Result) -> None:
     told = "\n".join(line for violation in settled_twice.violations for line in violation.history.sentences)
-    assert "JOB" not in told and "claim answers [pick, pick, 1]" in told
+    assert "JOB" not in told and "claim hands out pick, the smallest id in pending of orders" in told
+
+
+def test_a_move_says_what_its_call_did_and_how_its_actor_goes_on(fake: Server) -> None:
+    told = explore("two-pumps", server=fake).violations[0].sentences
+    assert told[0] == "1. Worker of stock, jobs.claim: HEXISTS asks whether stock is paused: no."
+    assert told[1].endswith("and its token is 1. Its work will succeed.")
+    assert (
+        told[2] == "3. Worker of stock, jobs.complete: HMGET reads the row of pick: parent order, parent_queue orders."
+    )
+    assert told[16] == "17. Pump of stock 2, pump.sweep: LTRIM trims 1 entry off the outbox of stock; 0 left."
+
+
+def test_a_lost_reply_is_told_after_what_took_effect(settled_twice: Result) -> None:
+    told = next(violation.sentences for violation in settled_twice.violations if violation.promise == "P9")
+    assert told[3].startswith("4. Worker of orders 1, jobs.retry: retry finds no attempt left for pick")
+    assert told[3].endswith("The reply is lost. It will do the same again.")
 
 
 def test_the_spacetime_diagram_has_a_lane_for_each_actor_and_marks_what_went_wrong(fake: Server) -> None:
@@ -237,7 +253,7 @@ def test_the_page_of_findings_is_rewritten_between_its_marks(tmp_path: Path) -> 
     assert text.startswith("# Before\n") and text.endswith("after\n") and "stale" not in text
     (row,) = [line for line in text.splitlines() if line.startswith("| [two-pumps]")]
     assert [cell.strip() for cell in row.split("|")[3:6]] == ["", "✓", "✗"]  # P1 is not tried, P2 holds, P3 is broken
-    assert "<summary>P3, 17 moves: pack completed" in text and "17. Pump of stock 2, pump.sweep: LTRIM" in text
+    assert "<summary>P3, 17 moves: pack completed" in text and "17. Pump of stock 2, pump.sweep: LTRIM trims" in text
     assert "`emqkit explore two-pumps --promise P3 --save h.json; emqkit replay h.json`" in text
 
 
@@ -261,7 +277,9 @@ def test_the_fixture_explores_and_fails_with_the_history(pytester: pytest.Pytest
     )
     outcome = pytester.runpytest_inprocess("-p", "no:randomly", "-p", "no:cacheprovider")
     outcome.assert_outcomes(passed=1, failed=2)
-    outcome.stdout.fnmatch_lines(["*P3 broken after 17 moves*", "*17. Pump of stock 2, pump.sweep: LTRIM answers OK.*"])
+    outcome.stdout.fnmatch_lines(
+        ["*P3 broken after 17 moves*", "*17. Pump of stock 2, pump.sweep: LTRIM trims 1 entry*"]
+    )
     outcome.stdout.fnmatch_lines(["*P3 no drop: unknown. No violation up to depth 3*"])
 
 

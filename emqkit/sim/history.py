@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,8 @@ from emqkit.servers.base import ServerKind
 from emqkit.sim.world import World
 from emqkit.snapshot import Snapshot
 from emqkit.trace import CallRecord, Step, Trace
+from emqkit.viz.reading import short
+from emqkit.viz.text import sentence
 from emqkit.wire import Call, Flush, Reply
 
 if TYPE_CHECKING:
@@ -27,6 +30,16 @@ __all__ = ["History", "Moved", "load", "save"]
 
 FORMAT = "emqkit history 1"
 NEEDED: dict[str, type] = {"scenario": str, "scripts": str, "faults": dict, "promise": str, "moves": list}
+NEXT = {
+    "it succeeds": "Its work will succeed.",
+    "it fails": "Its work will fail.",
+    "a heartbeat": "A heartbeat is next.",
+    "again": "It will do the same again.",
+    "the same add again": "It will do the same add again.",
+    "the same add once more": "It will do the same add once more.",
+    "it gives up": "It gives up.",
+}
+"""What an actor chose, by the label of its choice, as a sentence."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +103,12 @@ class Moved:
             queue=label.queue,
         )
 
-    @property
-    def sentence(self) -> str:
-        """The move in plain words, without what it changed."""
+    def told(self, scripts: ScriptSet) -> str:
+        """The move in plain words: who moved, what its calls did, and how the actor goes on.
+
+        Args:
+            scripts: the set its calls ran with.
+        """
         if self.kind == "crash":
             place = f" in {self.operation}"
             if not self.calls and self.fresh:
@@ -109,27 +125,16 @@ class Moved:
             return f"Poison appears: {self.what}."
         if self.kind == "script flush":
             return "The server forgets its scripts."
-        verbs = " and ".join(call.verb for call, _ in self.calls) or "nothing more"
-        chosen = f"; next: {self.choice}" if self.choice else ""
+        done = [sentence(CallRecord(call, reply, self.before, self.after), scripts) for call, reply in self.calls]
         if self.kind == "lost":
-            when = f"{verbs} takes effect, and the reply is lost" if self.calls else "the replies are lost"
-            return f"{_capital(self.actor)}, {self.operation}: {when}{chosen}."
-        answers = ", ".join(_said(reply) for _, reply in self.calls)
-        return f"{_capital(self.actor)}, {self.operation}: {verbs} answers {answers}{chosen}."
+            done.append("The reply is lost." if done else "the replies are lost.")
+        if self.choice:
+            done.append(NEXT.get(self.choice, f"Next: {self.choice}."))
+        return f"{_capital(self.actor)}, {self.operation}: {' '.join(done) or 'nothing more is sent.'}"
 
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _said(reply: Reply) -> str:
-    if reply is None:
-        return "nothing"
-    if isinstance(reply, bytes):
-        return reply.decode("utf-8", "replace").replace("\0", "·")
-    if isinstance(reply, tuple):
-        return f"[{', '.join(map(_said, reply))}]"
-    return str(reply)
 
 
 @dataclass(frozen=True)
@@ -167,12 +172,17 @@ class History:
 
     def told(self, move: Moved) -> str:
         """A move in plain words, its jobs called by their payloads."""
-        return self.named(move.sentence)
+        return self.named(move.told(self.scripts))
 
     def named(self, text: str) -> str:
         """A text with the payloads of the world's jobs in the place of their ids."""
-        for id, label in self.world.labels.items():
+        labels = self.world.labels
+        for id, label in labels.items():
             text = text.replace(id, label)
+        shown = Counter(short(id) for id in labels)
+        for id, label in labels.items():
+            if shown[short(id)] == 1:  # else it would name two jobs
+                text = text.replace(short(id), label)
         return text
 
     @cached_property
