@@ -92,6 +92,19 @@ def test_a_board_shows_who_is_where_and_what_a_parent_waits_for() -> None:
         assert any(name in words for words in texts(picture))
 
 
+def test_a_long_payload_leaves_a_gap_before_the_parent_and_its_start_is_on_the_chip() -> None:
+    contents = held_flow()
+    contents[keys.job("orders", A)] = row("pending", payload="abcdefghijklmnopqrstuvwxyz", parent=P)
+    picture = boards.board(snapshot(contents))
+    assert "…GLuDabcdefghij…" in texts(picture)
+    places = {
+        "".join(node.itertext()): float(node.get("x", ""))
+        for node in ElementTree.fromstring(picture).iter(f"{SVG}text")
+    }
+    cut = next(words for words in places if words.startswith("abc"))
+    assert places[cut] + len(cut) * 7.9 + 8 <= places["parent"]  # px a letter, in the widest of the theme's fonts
+
+
 def test_a_board_says_in_words_what_it_shows() -> None:
     picture = boards.board(snapshot(held_flow()))
     root = ElementTree.fromstring(picture)

@@ -24,7 +24,7 @@ WIDTH = 860
 _LEFT, _INNER = 22, 816
 _COLUMNS = ("held", "pending", "active", "schedule", "dead")
 _TITLES = {"held": (("h", "held:"), ("s", "in no set"))}
-_COLUMN, _GAP = 156, 9
+_COLUMN, _GAP = 158.4, 6
 _CHIP, _CHIP_GAP = 45, 9
 _ROW = 28
 _CHIPS_SHOWN, _ROWS_SHOWN, _ENTRIES_SHOWN = 8, 24, 8
@@ -526,7 +526,7 @@ def _sets(pen: _Pen, y: float, queue: Queue, room: _Room, changes: _Changes, now
         pen.text("s e", x + _COLUMN - 12, y + 22, str(present))
         shown = _most_telling(chips)
         for line, chip in enumerate(shown):
-            _chip(pen, x + 8, y + 34 + line * (_CHIP + _CHIP_GAP) + 3, column, chip)
+            _chip(pen, x + 5, y + 34 + line * (_CHIP + _CHIP_GAP) + 3, column, chip)
         if len(chips) > len(shown):
             pen.text("s", x + 12, y + height - 9, f"and {len(chips) - len(shown)} more")
     return y + height
@@ -541,7 +541,7 @@ def _most_telling(chips: list[_Chip]) -> list[_Chip]:
 
 
 def _chip(pen: _Pen, x: float, y: float, column: str, chip: _Chip) -> None:
-    w = _COLUMN - 16
+    w = _COLUMN - 10
     pen.open(f"{plain(chip.id)} · {chip.payload} · {chip.note}")
     if chip.gone:
         pen.rect("g", x, y, w, _CHIP, 7)
@@ -553,13 +553,13 @@ def _chip(pen: _Pen, x: float, y: float, column: str, chip: _Chip) -> None:
     name = _short(chip.id, 12) + (" ◆" if chip.parent else "")
     struck = " x" if chip.gone else ""
     runs = [("b", name)]
-    room = int((w - 27 - reading.width(name) * _MONO) / _MONO)
+    room = int((w - 21 - reading.width(name) * _MONO) / _MONO)
     if chip.payload and room > 1:
         runs.append(("", elided(chip.payload, room)))
-    pen.runs("m" + struck, x + 12, y + 19, *runs)
+    pen.runs("m" + struck, x + 10, y + 19, *runs)
     pen.text(
         "s b" if chip.warn else "s",
-        x + 12,
+        x + 10,
         y + 37,
         elided(("⚠ " if chip.warn else "") + chip.note, 16 if chip.warn else 19),
     )
