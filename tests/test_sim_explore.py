@@ -310,7 +310,7 @@ def test_a_budget_that_cannot_be_spent_makes_the_verdict_unknown(fake: Server) -
 
 
 def test_an_unknown_scenario_is_refused_by_name() -> None:
-    with pytest.raises(BadArgument, match="none of flagship"):
+    with pytest.raises(BadArgument, match="is not listed"):
         explore("no-such-world")
 
 
@@ -408,4 +408,4 @@ def test_holds_says_of_which_world_scripts_and_faults() -> None:
         f"P3 no drop: holds. In each of the {result.states:,} states of same-queue on published: every order of calls, "
         f"every placement of 2 crashes, 1 lost reply."
     )
-    assert "faults: 2 crashes, 1 lost reply" in result.text and "\n  P3 no drop: holds\n" in result.text
+    assert "faults: 2 crashes, 1 lost reply" in result.text and "\n  P3 no drop: holds — a child" in result.text
