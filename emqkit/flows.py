@@ -1,7 +1,7 @@
 """A flow is a parent held back until its children finish: added here, and read here while it runs.
 
-Three paths, the first that fits: a child with children makes a tree, walked parent first; a child in another queue
-makes the cross-queue add, parent first and fail-closed; a flow whose children all share its queue lands in one script.
+Three paths, the first that fits: where some child has children of its own, a tree, walked from the root down; where
+some child lives elsewhere, parent first and then each child on its own slot; for the rest, one script that does all.
 Sources: Flows dives 01 (same queue), 02 (the three reads), 03 (cross-queue, policy), Batches dive 02 (bulk).
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from emqkit import keys, transitions
 from emqkit.arguments import Data, check_data, one_of, to_bytes, to_text
-from emqkit.errors import BadArgument, BadFlow, EmqError, ReplyLost
+from emqkit.errors import BadArgument, BadFlow, EmqError, Refused, ReplyLost
 from emqkit.ids import Minter, check
 from emqkit.jobs import value_or_raise
 from emqkit.servers.base import Server, check_server
@@ -192,7 +192,8 @@ class FailedFlow:
         parent_id: its parent.
         error: why.
         remains: what is left behind: `held` (the parent is, with `landed_ids`), `absent` (nothing), or `unknown` (a
-            reply was lost). The remedy is the same add with the same ids.
+            reply was lost, or a script met an error half-way, and what it wrote before that stays). The remedy is the
+            same add with the same ids.
         landed_ids: what was seen to land before the refusal, parent first.
     """
 
@@ -284,8 +285,7 @@ class Flows:
                     raise BadFlow("flow_cycle", f"{', '.join(again)} stands in an earlier flow of this batch.", again)
                 yield from self._add(queue, flow, progress)
             except EmqError as error:
-                remains: Remains = "unknown" if isinstance(error, ReplyLost) else "held" if progress else "absent"
-                failed.append(FailedFlow(index, _id_of(flow), error, remains, tuple(progress)))
+                failed.append(FailedFlow(index, _id_of(flow), error, _remains(error, progress), tuple(progress)))
             else:
                 landed.append(_added(queue, flow))
             earlier.update(own)
@@ -405,6 +405,13 @@ def _write_policies(nodes: Sequence[_Node]) -> Steps[None]:
     for calls in by_queue.values():
         for answer in (yield from Flush(tuple(calls))):
             value_or_raise(answer)
+
+
+def _remains(error: EmqError, landed: Sequence[str]) -> Remains:
+    # A server's own error (Refused) can come after some writes of the script; a refusal of ours comes before the first.
+    if isinstance(error, ReplyLost | Refused):
+        return "unknown"
+    return "held" if landed else "absent"
 
 
 def _gate_ids(queue: str, flow: Flow) -> None:

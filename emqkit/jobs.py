@@ -271,7 +271,7 @@ class Jobs:
     def extend_locks(
         self, queue: str, jobs: Sequence[Claim | tuple[str, int]], *, lease_ms: int = 30_000
     ) -> Steps[tuple[str, ...]]:
-        """Extend many leases under one clock read; the ids that were not, in argument order. One round trip."""
+        """Push many deadlines by one reading of the clock; the ids that were not, in argument order. One round trip."""
         whole("lease_ms", lease_ms, at_least=1, unit="milliseconds")
         pairs = [settling(queue, *_as_claimed(job)) for job in jobs]
         failed = yield from transitions.extend_locks(queue, lease_ms, pairs)

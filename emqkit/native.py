@@ -5,7 +5,7 @@
 
 No stock server has these commands: `lua/native_complete.lua` and `lua/native_fail.lua` are models of them, and are
 labelled so. What is sent here is the line of the command, its number of keys included; what answers is the model.
-Source: Flows dive 01, "The native completion and failure refuse a flow child".
+Source: Flows dive 01, its section on the native commands.
 """
 
 from __future__ import annotations

@@ -90,6 +90,14 @@ def _flag(reply: Reply) -> bool:
     return _number(reply) == 1
 
 
+def _outcome(reply: Reply) -> Literal["scheduled", "dead"]:
+    if reply == b"scheduled":
+        return "scheduled"
+    if reply == b"dead":
+        return "dead"
+    raise TypeError(f"expected scheduled or dead from the script, not {reply!r}")
+
+
 def _kind(ids: Sequence[str]) -> Callable[[ErrorReply], EmqError | None]:
     foreign = [id for id in ids if not id.startswith("JOB")]
     return lambda error: WrongNamespace(foreign, error.text) if error.code == "EMQKIND" else None
@@ -194,14 +202,7 @@ def retry(
         key_list += [keys.queue_key(queue, "flow:outbox")]
         args += _bytes(f"xq:{parent.policy}", parent.queue, parent.id)
 
-    def read(reply: Reply) -> Literal["scheduled", "dead"]:
-        if reply == b"scheduled":
-            return "scheduled"
-        if reply == b"dead":
-            return "dead"
-        raise TypeError(f"expected scheduled or dead from retry, not {reply!r}")
-
-    return _script("retry", key_list, args, read, _stale(queue, id, token))
+    return _script("retry", key_list, args, _outcome, _stale(queue, id, token))
 
 
 def promote(queue: str, limit: int) -> Call[int]:
@@ -369,11 +370,7 @@ def native_fail(
     queue: str, id: str, token: int, key_list: Sequence[bytes], args: Sequence[bytes]
 ) -> Call[Literal["scheduled", "dead"]]:
     """The line of `EMQ.FAIL`: its keys and what follows them, as given."""
-
-    def read(reply: Reply) -> Literal["scheduled", "dead"]:
-        return "dead" if reply == b"dead" else "scheduled"
-
-    return _script("native_fail", key_list, args, read, _native("EMQ.FAIL", queue, id, token))
+    return _script("native_fail", key_list, args, _outcome, _native("EMQ.FAIL", queue, id, token))
 
 
 def _native(name: str, queue: str, id: str, token: int) -> Callable[[ErrorReply], EmqError | None]:

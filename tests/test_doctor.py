@@ -118,7 +118,7 @@ def test_whatever_is_raised_becomes_a_finding_without_its_paths(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("sentence", "said"),
     [
-        ("in /work/emqkit/lua or /work/lua.", "in … or …"),
+        ("in /srv/emqkit/lua or /srv/lua.", "in … or …"),
         (r"at C:\Users\somebody\lua, line 3", "at …, line 3"),
         ("~/lua: gone", "…: gone"),
         ("write valkey://:password@host or 1/2", "write valkey://:password@host or 1/2"),

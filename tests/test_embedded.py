@@ -20,7 +20,7 @@ import redis
 
 from emqkit.errors import BadArgument, UnsuitableServer
 from emqkit.scripts import ScriptSet
-from emqkit.servers import embedded
+from emqkit.servers import embedded, open_server
 from emqkit.servers.base import CLIENT_OPTIONS
 from emqkit.servers.embedded import EmbeddedServer, Process, find_wheel, open_embedded, start_process
 from emqkit.wire import Flush, command
@@ -586,3 +586,14 @@ def test_no_url_or_repr_of_a_server_shows_a_password_or_a_path(process: Process)
     with EmbeddedServer(process, ScriptSet("none", {})) as server, server.scratch():
         assert server.url == "embedded://"
         assert str(process.folder) not in repr(server) + repr(process)
+
+
+def test_a_database_that_cannot_be_emptied_is_given_to_nobody_else() -> None:
+    try:
+        server = open_server("embedded://")
+    except UnsuitableServer as missing:
+        pytest.skip(f"no embedded server here: {missing}")
+    assert isinstance(server, EmbeddedServer)
+    server.client.config_set("requirepass", "changed behind its back")
+    server.close()
+    assert server.process.closed

@@ -31,7 +31,7 @@ from watch import (
     wire,
 )
 
-from emqkit import transitions
+from emqkit import keys, transitions
 from emqkit.errors import (
     BadArgument,
     BadFlow,
@@ -880,3 +880,13 @@ def test_snapshots_of_equal_adds_are_equal(flows: Flows, queue: str) -> None:
 
     with flows.server.scratch() as one_server, flows.server.scratch() as other:
         assert after_add(one_server) == after_add(other)
+
+
+def test_a_script_that_fails_half_way_leaves_nobody_knows_what(flows: Flows, queue: str) -> None:
+    server = flows.server
+    server.client.set(keys.job(queue, B), "no row")  # the second child's row cannot be written
+    bulk = flows.add_bulk(queue, [Flow("p", [Child("a", id=A), Child("b", id=B)], id=P)])
+    (failed,) = bulk.failed
+    assert isinstance(failed.error, Refused)
+    assert failed.remains == "unknown"
+    assert server.client.exists(keys.job(queue, A)), "and something is left indeed"

@@ -412,9 +412,13 @@ class EmbeddedServer(Server):
 
     def _give_back(self) -> None:
         if self.process.ours and not self.process.closed:
-            with self.process.client(self.database) as client:
-                client.flushdb()
-            self.process.give_back(self.database)
+            try:
+                with self.process.client(self.database) as client:
+                    client.flushdb()
+            except redis.RedisError:
+                self.process.close()  # it cannot be emptied, so nobody else may get this database
+            else:
+                self.process.give_back(self.database)
 
     def scratch(self) -> EmbeddedServer:
         """Another database of the same process, empty, with the same scripts; the caller closes it."""
