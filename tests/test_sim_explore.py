@@ -304,6 +304,13 @@ def test_a_witness_that_never_turns_up_makes_the_verdict_unknown(fake: Server) -
     assert "a re-delivery really happened" in result.verdicts["P2"].reason
 
 
+def test_the_count_of_an_idle_reaper_is_no_refusal(fake: Server) -> None:
+    flows = planned("orders", Flow("order", [Child("pick")]))
+    result = explore(World("calm", (Worker("orders"), Reaper("orders")), flows), server=fake)
+    assert "a transition refused" not in result.witnesses
+    assert str(result.verdicts["P12"]) == "P12 clean refusal: unknown. Not met anywhere: a transition refused."
+
+
 def test_a_budget_that_cannot_be_spent_makes_the_verdict_unknown(fake: Server) -> None:
     result = explore("same-queue", server=fake, crashes=0, lost_replies=0, redeliveries=1)
     assert "a re-delivery (the world allows 1)" in result.verdicts["P2"].reason

@@ -49,6 +49,8 @@ Facts = frozenset[Fact]
 LANDING = frozenset({"enqueue", "schedule", "enqueue_flow", "hold_parent", "enqueue_flow_child"})
 SETTLING = frozenset({"complete", "retry"})
 DELIVERING = frozenset({"flow_deliver", "flow_fail_deliver"})
+COUNTING = frozenset({"reap", "promote"})
+"""What answers how many it moved: its 0 says that there was nothing to do, not that it refused."""
 RECORDS = ("processed", "unsuccessful", "failed")
 UNSENT = (BadArgument, BadFlow, IllFormedId, IllFormedQueue, NotThisYet, ScriptArity, ScriptMissing)
 
@@ -65,7 +67,6 @@ class Move:
         metrics: whether a metric moved.
         began_paused: whether its operation began while its queue was paused.
         ended: the programs that ended with it, and how.
-        sent_before: whether that operation had sent anything before this move.
     """
 
     kind: str
@@ -197,6 +198,15 @@ def _number(value: bytes) -> int:
     return int(value) if value.isdigit() else -1
 
 
+def _refused(call: Call[Any], reply: Reply) -> bool:
+    """Whether a transition answered that it did nothing: an EMQ error, 0 or −1, where that is not a count."""
+    if call.kind != "script":
+        return False
+    if isinstance(reply, ErrorReply):
+        return reply.code.startswith("EMQ")
+    return reply in (0, -1) and call.verb not in COUNTING
+
+
 def _changed(move: Move) -> bool:
     return move.before != move.after or move.metrics
 
@@ -293,7 +303,7 @@ def seen(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for call, reply in move.calls:
         if call.kind != "script":
             continue
-        if reply in (0, -1) or (isinstance(reply, ErrorReply) and reply.code.startswith("EMQ")):
+        if _refused(call, reply):
             yield "a transition refused"
             if call.verb in SETTLING and any(fact[:2] == ("settled", _text(call.args[0])) for fact in facts):
                 yield "a settle was repeated"
@@ -649,9 +659,7 @@ class _CleanRefusal(Promise):
     def move(self, world: World, move: Move, facts: Facts) -> Iterator[str]:
         if len(move.calls) == 1 and move.calls[0][0].kind == "script" and _changed(move):
             call, reply = move.calls[0]
-            counts = call.verb in ("reap", "promote")  # their 0 is a count
-            refused = isinstance(reply, ErrorReply) and reply.code.startswith("EMQ")
-            if refused or (reply in (0, -1) and not counts):
+            if _refused(call, reply):
                 yield f"{call.verb} answered {reply!s} and changed something"
         for program, done in move.ended:
             if program == move.program and isinstance(done.error, UNSENT):
@@ -738,7 +746,8 @@ class _TurnAndLease(Promise):
                 yield f"an extension put {world.label(id)} into active, which was in {_places(before, id)}"
         active = keys.queue_key(before.queue, "active")
         old, new = dict(before.snapshot.entries), dict(after.snapshot.entries)
-        old.pop(active, None), new.pop(active, None)
+        old.pop(active, None)
+        new.pop(active, None)
         if old != new:
             yield "an extension changed more than deadlines"
         for id, score in before.members("active").items():
