@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,11 +24,13 @@ class Command:
         summary: one line for `--help`.
         run: does it; its answer is the exit status.
         declare: adds its own arguments to its parser.
+        failed: the exit status when it could not be done; 2 where 1 is an answer.
     """
 
     summary: str
     run: Callable[[argparse.Namespace], int]
     declare: Callable[[argparse.ArgumentParser], None] = lambda parser: None
+    failed: int = 1
 
 
 def doctor(arguments: argparse.Namespace) -> int:
@@ -55,8 +59,11 @@ COMMANDS = {
         "try every order of calls and every placement of faults",
         _explorer("run_explore"),
         _explorer("declare_explore"),
+        failed=2,
     ),
-    "replay": Command("make the moves of a saved history again", _explorer("run_replay"), _explorer("declare_replay")),
+    "replay": Command(
+        "make the moves of a saved history again", _explorer("run_replay"), _explorer("declare_replay"), failed=2
+    ),
 }
 
 
@@ -67,8 +74,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the command and its arguments; those of this process unless given.
 
     Returns:
-        The exit status: 0 when all went well; 1 when the command or an `EmqError` says otherwise. (Arguments that
-        cannot be read end the process with 2, as argparse does.)
+        The exit status: 0 when all went well; else what the command says. What goes wrong on the way, or a reader
+        that goes away before everything is printed, is a 1, and for `explore` and `replay` a 2: their 1 says that a
+        promise is broken. (Arguments that cannot be read end the process with 2, as argparse does.)
     """
     parser = argparse.ArgumentParser(
         prog="emqkit", description="Learn the flows of EchoMQ by stepping through its real Lua scripts."
@@ -77,14 +85,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
         its_parser = chosen.add_parser(name, help=command.summary, description=command.summary)
-        its_parser.set_defaults(run=command.run)
+        its_parser.set_defaults(run=command.run, failed=command.failed)
         command.declare(its_parser)
     arguments = parser.parse_args(argv)
+    failed: int = arguments.failed
     try:
         status: int = arguments.run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more when it ends: then into nothing.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return failed
     except EmqError as error:
         print(error, file=sys.stderr)
-        return 1
+        return failed
+    except Exception:
+        traceback.print_exc()
+        return failed
     return status
 
 

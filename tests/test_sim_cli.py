@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -134,3 +136,42 @@ def test_one_move_is_told_in_the_singular() -> None:
     history = explore("lapses").violations[0].history
     one = History(history.world, history.scripts, history.server_kind, history.initial, history.moves[:1])
     assert str(Violation("P3", "it is gone", one)) == "P3 broken after 1 move: it is gone."
+
+
+@pytest.mark.parametrize("option", ["--max-states=0", "--max-states=-1", "--max-depth=-1", "--max-depth=x"])
+def test_a_bound_that_is_no_count_is_refused_in_words(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["explore", "lapses", option])
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and "is not a whole number of 1 or more" in said and "_most" not in said
+
+
+@pytest.mark.parametrize("error", [BadArgument("x", 1, "is wrong"), ValueError("boom")])
+def test_what_goes_wrong_on_the_way_is_never_told_as_broken(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*given: object, **named: object) -> None:
+        raise error
+
+    monkeypatch.setattr("emqkit.sim.cli.run_explore", fails)
+    monkeypatch.setattr("emqkit.sim.cli.run_replay", fails)
+    assert main(["explore", "lapses"]) == 2
+    assert main(["replay", "x.json"]) == 2
+    assert str(error) in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_away_meets_no_traceback() -> None:
+    command = [sys.executable, "-m", "emqkit", "explore", "--list"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 2
+
+
+def test_what_no_script_set_states_is_told_and_takes_no_part_in_the_whole_verdict() -> None:
+    result = explore("same-queue")
+    leftovers = result.verdicts["P16"]
+    assert leftovers.word == "unknown" and leftovers not in result.judged and result.exit_status == 0
+    assert "  P16 leftovers: unknown. The script set published states neither for how long" in result.text
+    assert "P16" not in next(line for line in result.text.splitlines() if "not tried here: P" in line)

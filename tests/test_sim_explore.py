@@ -17,7 +17,7 @@ from emqkit.servers import Server, open_server
 from emqkit.sim import Faults, Promoter, Reaper, Repeating, Worker, World, explore, scenario
 from emqkit.sim import keyspace as keyspace_room
 from emqkit.sim import state as state_room
-from emqkit.sim.actors import Kit, Producer
+from emqkit.sim.actors import Choice, Deed, Kit, Operator, Producer
 from emqkit.sim.explore import Explorer, Progress, _bottoms
 from emqkit.sim.keyspace import FUTURE, Part, StrayWrite, parts_of
 from emqkit.sim.promises import PROMISES
@@ -308,7 +308,51 @@ def test_the_count_of_an_idle_reaper_is_no_refusal(fake: Server) -> None:
     flows = planned("orders", Flow("order", [Child("pick")]))
     result = explore(World("calm", (Worker("orders"), Reaper("orders")), flows), server=fake)
     assert "a transition refused" not in result.witnesses
-    assert str(result.verdicts["P12"]) == "P12 clean refusal: unknown. Not met anywhere: a transition refused."
+    refusal = result.verdicts["P12"]
+    assert refusal.word == "unknown" and not refusal.concerns and result.exit_status == 0
+    assert refusal.reason == "Not tried: nobody in this world asks for what was done or taken away before."
+    lossy = explore("climbing", server=fake)  # its lost replies meet no transition that refuses
+    assert lossy.verdicts["P12"].reason == "Not met anywhere: a transition refused."
+
+
+def test_the_clauses_of_the_turn_that_were_not_tried_are_named_and_not_promised(fake: Server) -> None:
+    flows = planned("orders", Flow("order", [Child("pick")]))
+    calm = explore(World("calm", (Worker("orders"), Reaper("orders")), flows), server=fake)
+    assert str(calm.verdicts["P14"]).endswith(" Not tried here: a pause, reaping, an extension.")
+    assert "deadline only (not tried here: a pause, reaping, an extension)" in calm.text
+    crashing = explore(World("crashing", (Worker("orders"), Reaper("orders")), flows, Faults(crashes=1)), server=fake)
+    assert crashing.verdicts["P14"].untried == ("a pause", "an extension")
+    assert explore("pause", server=fake).verdicts["P14"].untried == ("an extension",)
+
+
+def test_a_pause_that_no_claim_met_leaves_the_turn_unknown(fake: Server) -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Blind(Worker):
+        def begin(self, kit: Kit) -> tuple[Any, ...]:
+            return (Choice(Taker(kit.server).take.program(self.queue)),)
+
+    @dataclasses.dataclass(frozen=True)
+    class Taker:
+        server: Server
+
+        @operation
+        def take(self, queue: str) -> Steps[Any]:
+            paused = yield from command("HGET", [keys.queue_key(queue, "meta")], [b"paused"], lambda reply: reply)
+            return None if paused else (yield from transitions.claim(queue, 10**14))
+
+    def word(worker: Worker) -> str:
+        flows = planned("orders", Flow("order", [Child("pick")]))
+        world = World("pausing", (worker, Operator((Deed("pause", "orders"),))), flows)
+        return explore(world, server=fake).verdicts["P14"].reason
+
+    assert word(Worker("orders")).startswith("In each of")
+    assert word(Blind("orders")) == "Not met anywhere: a claim found its queue paused."
+
+
+def test_bounds_of_the_search_are_whole_numbers_of_one_or_more() -> None:
+    for bounds in ({"max_states": 0}, {"max_states": -1}, {"max_depth": -1}, {"max_depth": 0}):
+        with pytest.raises(BadArgument, match="is not a whole number from 1"):
+            explore("same-queue", **bounds)  # type: ignore[arg-type]
 
 
 def test_a_budget_that_cannot_be_spent_makes_the_verdict_unknown(fake: Server) -> None:

@@ -42,9 +42,13 @@ def declare_explore(parser: argparse.ArgumentParser) -> None:
         words = name.replace("_", " ")
         parser.add_argument(f"--{name.replace('_', '-')}", type=_count, metavar="N", help=f"how many {words}, 0 to 15")
     parser.add_argument(
-        "--max-states", type=int, default=MOST_STATES, metavar="N", help=f"stop after so many states ({MOST_STATES:,})"
+        "--max-states",
+        type=_most,
+        default=MOST_STATES,
+        metavar="N",
+        help=f"stop after so many states ({MOST_STATES:,})",
     )
-    parser.add_argument("--max-depth", type=int, metavar="N", help="look no further than so many moves")
+    parser.add_argument("--max-depth", type=_most, metavar="N", help="look no further than so many moves")
     parser.add_argument("--server", metavar="URL", help="where calls are made; its scratch place is used (fake://)")
     parser.add_argument("--save", metavar="FILE", help="write the first history found to a file, for emqkit replay")
     parser.add_argument("--promise", metavar="P3", help="tell this promise only (JSON holds all), and save its history")
@@ -62,6 +66,12 @@ def declare_replay(parser: argparse.ArgumentParser) -> None:
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) <= 15):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 15")
+    return int(text)
+
+
+def _most(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= len(text) <= 15 and int(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
     return int(text)
 
 
@@ -129,7 +139,13 @@ def _kept(result: Result, promise: str | None, file: str | None) -> bool:
         others = f"broken are: {broken}" if broken else "nothing is broken"
         if promise is not None:
             verdict = result.verdicts[promise]
-            known = "holds" if verdict.word == "holds" else "is unknown" if verdict.concerns else "is not tried here"
+            known = (
+                "holds"
+                if verdict.word == "holds"
+                else "is unknown"
+                if verdict.concerns or verdict.lacks
+                else "is not tried here"
+            )
             print(f"{promise} {known}, so there is no history of it; {others}.", file=sys.stderr)
         elif file is not None:
             print(f"There is no history to save: {others}.", file=sys.stderr)

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from emqkit.arguments import whole
 from emqkit.errors import BadArgument
 from emqkit.scripts import ScriptSet
 from emqkit.servers import Server, open_server
@@ -78,9 +79,9 @@ def explore(
             left out, the server's own.
         server: where calls are really made: a server, whose scratch place is used, or a URL; `fake://` if left out.
         crashes, lost_replies, lapses, redeliveries, poisons, script_flushes: budgets instead of the world's own.
-        max_states: stop after so many states; every verdict that is not `broken` is then `unknown`. (Scripts that go
+        max_states: stop after so many states, 1 or more; what is not `broken` is then `unknown`. (Scripts that go
             wrong can make a world endless: a job reaped while it runs gets a new token each time.)
-        max_depth: expand no state that lies so many moves deep.
+        max_depth: expand no state that lies so many moves deep, 1 or more.
         until: stop once this promise is seen broken.
         progress: called about once a second.
         promises: which promises are checked.
@@ -89,9 +90,12 @@ def explore(
         The result. Interrupted with Ctrl-C, it holds what was known by then.
 
     Raises:
-        BadArgument: no scenario has this name.
+        BadArgument: no scenario has this name, or a number is out of its range.
         ScriptMissing, BadHeader, UnsuitableServer, Unreachable: the scripts or the server cannot be had.
     """
+    for name, most in (("max_states", max_states), ("max_depth", max_depth)):
+        if most is not None:
+            whole(name, most, at_least=1)
     if isinstance(world, str):
         from emqkit.sim.scenarios import scenario
 
@@ -456,24 +460,22 @@ class Explorer:
         for n, promise in enumerate(self.promises):
             missing = [
                 need
-                for need in (*promise.needs, *self.world.witnesses)
+                for need in (*promise.needed(self.world), *self.world.witnesses)
                 if not any(way in witnesses for way in need.split(" or "))
             ]
             ended = promise.ends(self.world)
             if type(promise).end is not Promise.end and ended is not None:
                 missing.append(ended)
-            if promise.name == "P16":
-                missing.append(
-                    "a stated time and a stated means: the script set names neither, so only the names of what stays "
-                    "were checked"
-                )
-            evidence = Evidence(len(self.states), self.complete, self.depth, (*missing, *unspent), where)
-            violation = self._violation(n)
-            unconcerned = promise.concerns(self.world)
-            verdict = judge(promise.name, promise.title, evidence, violation=violation, unconcerned=unconcerned)
-            if promise.name == "P16" and verdict.word == "unknown":
-                verdict = Verdict(verdict.promise, verdict.title, "unknown", verdict.reason, False)
-            verdicts[promise.name] = verdict
+            untried = promise.untried(self.world)
+            evidence = Evidence(len(self.states), self.complete, self.depth, (*missing, *unspent), where, untried)
+            verdicts[promise.name] = judge(
+                promise.name,
+                promise.title,
+                evidence,
+                violation=self._violation(n),
+                unconcerned=promise.concerns(self.world),
+                lacks=promise.lacks(self.world, self.server.scripts),
+            )
         return Result(
             world=self.world,
             scripts=self.server.scripts.name,

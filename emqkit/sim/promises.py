@@ -22,6 +22,7 @@ from emqkit import keys, outbox
 from emqkit.errors import BadArgument, BadFlow, IllFormedId, IllFormedQueue, NotThisYet, ScriptArity, ScriptMissing
 from emqkit.flows import AddedFlow, BulkAdded
 from emqkit.outbox import Failure, Poison
+from emqkit.scripts import ScriptSet
 from emqkit.sim.actors import Operator
 from emqkit.sim.keyspace import FUTURE, Keyspace, Part
 from emqkit.sim.world import Link, Owed, World
@@ -41,6 +42,7 @@ Facts = frozenset[Fact]
 ("released", parent)     in this life the parent left held for pending
 ("outcome", child, what) in its parent's life: `completed`, or made `dead` by a retry
 ("delivered", entry)     the entry was delivered
+("unheard", child, parent) its delivery was answered with an error, and none was answered otherwise since
 ("removed", id)          an operator removed it
 ("revived", child)       an operator reprocessed it after its outcome was recorded
 ("trimmed", queue, entry) the entry was delivered and trimmed (only where re-deliveries are explored)
@@ -101,6 +103,9 @@ class Promise:
         title: its two words.
         says: the promise in one sentence.
         needs: the witnesses without which nothing was really tried; one may name several, any of which will do.
+
+    A promise may also ask for means that a script set has to state. Where it does not (`lacks`), the verdict that is
+    not `broken` is `unknown` and takes no part in the whole one: no world could settle it.
     """
 
     name: str
@@ -111,6 +116,18 @@ class Promise:
     def concerns(self, world: World) -> str | None:
         """None when this world can try it; else why not."""
         return None if world.owed else "no flow is declared in this world"
+
+    def needed(self, world: World) -> tuple[str, ...]:
+        """The witnesses it needs in this world."""
+        return self.needs
+
+    def untried(self, world: World) -> tuple[str, ...]:
+        """The clauses of it that nothing in this world can try: `holds` is not said of them."""
+        return ()
+
+    def lacks(self, world: World, scripts: ScriptSet) -> str | None:
+        """None when the script set states the means that it asks for; else what is not stated."""
+        return None
 
     def part(self, world: World, part: Part) -> Iterator[str]:
         """How one queue's contents break it."""
@@ -238,6 +255,13 @@ def remember(world: World, move: Move, facts: Facts, *, trims: bool) -> Facts:
                 new.add(("outcome", id, "dead"))
     for verb, child, parent, _ in _deliveries(move):
         new.add(("delivered", verb, child, parent))
+    for asked, reply in move.calls:
+        if asked.kind == "script" and asked.verb in DELIVERING and (key := keys.parse(asked.keys[0])) and key.id:
+            unheard = ("unheard", _text(asked.args[0]), key.id)
+            if isinstance(reply, ErrorReply):
+                new.add(unheard)
+            else:
+                new.discard(unheard)
     if move.lands:
         for queue, id in _rows(move):
             if move.after[queue].row(id) is not None:
@@ -300,9 +324,15 @@ def seen(world: World, move: Move, facts: Facts) -> Iterator[str]:
             yield "a child died"
         if ("revived", id) in facts:
             yield "a child whose outcome was recorded ran again"
+    looks = move.program is not None and move.program.function.__name__ == "claim"
     for call, reply in move.calls:
+        if looks and call.verb == "HEXISTS" and call.args == (b"paused",) and reply == 1:
+            yield PAUSED
         if call.kind != "script":
             continue
+        if call.verb == "claim" and move.began_paused and (key := keys.parse(call.keys[0])) is not None:
+            if move.before[key.queue].paused:
+                yield PAUSED
         if _refused(call, reply):
             yield "a transition refused"
             if call.verb in SETTLING and any(fact[:2] == ("settled", _text(call.args[0])) for fact in facts):
@@ -585,9 +615,13 @@ class _Isolated(Promise):
             after = move.after[part.queue]
             if part is after or part.entries == after.entries:
                 continue
-            for entry in set(part.entries) - after.kept:
-                if isinstance(outbox.decode(entry), Poison):
+            for entry in sorted(set(part.entries) - after.kept):
+                decoded = outbox.decode(entry)
+                if isinstance(decoded, Poison):
                     yield f"a poison entry of {part.queue} was dropped"
+                elif ("unheard", decoded.child_id, decoded.parent_id) in facts:
+                    who = world.label(decoded.child_id)
+                    yield f"the entry of {who} was dropped, whose delivery was answered with an error"
 
     def _others(self, world: World, move: Move) -> Iterator[str]:
         rows = [id for _, id in _rows(move) if id in world.flow_of]
@@ -654,7 +688,14 @@ class _Repeatable(Promise):
 
 class _CleanRefusal(Promise):
     def concerns(self, world: World) -> str | None:
-        return None
+        faults = world.faults
+        meets = bool(faults.lost_replies or faults.lapses)  # a settle that is repeated, or comes too late
+        for actor in world.actors:
+            if isinstance(actor, Operator):
+                meets = meets or any(deed.verb in ("reprocess", "remove") for deed in actor.deeds)
+            elif actor.role == "producer":
+                meets = meets or bool(faults.crashes or getattr(actor, "repeats", 0)) or len(world.flows) > 1
+        return None if meets else "nobody in this world asks for what was done or taken away before"
 
     def move(self, world: World, move: Move, facts: Facts) -> Iterator[str]:
         if len(move.calls) == 1 and move.calls[0][0].kind == "script" and _changed(move):
@@ -715,6 +756,25 @@ class _Policy(Promise):
 class _TurnAndLease(Promise):
     def concerns(self, world: World) -> str | None:
         return None
+
+    def _clauses(self, world: World) -> Iterator[tuple[str, str, bool]]:
+        """Each clause beside that of the turn: its name, its witness, and whether this world can try it."""
+        working = {queue for actor in world.actors if actor.role == "worker" for queue in actor.queues}
+        reaped = {queue for actor in world.actors if actor.role == "reaper" for queue in actor.queues}
+        deeds = [deed for actor in world.actors if isinstance(actor, Operator) for deed in actor.deeds]
+        faults = world.faults
+        # A lease lapses under a live holder by a fault; else once its holder crashed or never heard of it.
+        lapsing = bool(faults.lapses or faults.crashes or faults.lost_replies)
+        yield "a pause", PAUSED, any(deed.verb == "pause" and deed.queue in working for deed in deeds)
+        yield "reaping", "a lapsed lease was reaped", lapsing and bool(working & reaped)
+        extends = any(getattr(actor, "heartbeats", False) for actor in world.actors)
+        yield "an extension", "a lease was extended", extends
+
+    def needed(self, world: World) -> tuple[str, ...]:
+        return (*self.needs, *(witness for _, witness, tried in self._clauses(world) if tried))
+
+    def untried(self, world: World) -> tuple[str, ...]:
+        return tuple(name for name, _, tried in self._clauses(world) if not tried)
 
     def move(self, world: World, move: Move, facts: Facts) -> Iterator[str]:
         for queue, id, _ in _claims(move):
@@ -804,6 +864,13 @@ def _verb(move: Move) -> str:
 class _Leftovers(Promise):
     stays = ("dependencies", *RECORDS)
 
+    def lacks(self, world: World, scripts: ScriptSet) -> str | None:
+        # A script's header names its keys and its moves; it has no words for a time or for who removes what.
+        return (
+            f"The script set {scripts.name} states neither for how long anything stays nor what removes it; "
+            "only the names of what stays were checked"
+        )
+
     def end(self, world: World, keyspace: Keyspace, facts: Facts) -> Iterator[str]:
         for owed in world.owed.values():
             part = keyspace[owed.queue]
@@ -820,6 +887,7 @@ class _Leftovers(Promise):
 
 
 RELEASED = "a parent was released"
+PAUSED = "a claim found its queue paused"
 PROMISES: tuple[Promise, ...] = (
     _AllOrNothing(
         "P1",

@@ -28,6 +28,7 @@ class Evidence:
         depth: how many moves deep all of them were seen.
         missing: the witnesses that did not turn up, and whatever else was not tried, as phrases.
         where: the world, its script set and its faults, as a phrase: what a verdict is of.
+        untried: the clauses of the promise that this world cannot try, as phrases.
     """
 
     states: int
@@ -35,6 +36,7 @@ class Evidence:
     depth: int
     missing: tuple[str, ...] = ()
     where: str = "this world"
+    untried: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,11 @@ class Verdict:
         title: its two words.
         word: `holds`, `broken` or `unknown`.
         reason: why it is unknown, or how it breaks; for `holds`, what was seen.
-        concerns: whether this world can try it at all; if not, it takes no part in the whole verdict.
+        concerns: whether this world, on this script set, can settle it at all; if not, it takes no part in the whole
+            verdict.
         violation: the shortest history that breaks it.
+        untried: the clauses that this world cannot try: `holds` is not said of them.
+        lacks: what the script set had to state and does not; empty where it asks for nothing.
     """
 
     promise: str
@@ -92,6 +97,8 @@ class Verdict:
     reason: str
     concerns: bool = True
     violation: Violation | None = None
+    untried: tuple[str, ...] = ()
+    lacks: str = ""
     key: object = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -109,6 +116,7 @@ def judge(
     *,
     violation: Violation | None = None,
     unconcerned: str | None = None,
+    lacks: str | None = None,
 ) -> Verdict:
     """The verdict on one promise: the only place that says `holds`, and only of what was seen whole and really tried.
 
@@ -118,18 +126,23 @@ def judge(
         evidence: what was explored.
         violation: the shortest one, if any was met; that is enough, however little was explored.
         unconcerned: why this world cannot try it.
+        lacks: what the script set had to state and does not. Then only `broken` can be known, and a verdict that is
+            not takes no part in the whole one.
     """
     if violation is not None:
         return Verdict(promise, title, "broken", f"{violation.says}.", True, violation)
     if unconcerned is not None:
         return Verdict(promise, title, "unknown", f"Not tried: {unconcerned}.", False)
+    if lacks is not None:
+        return Verdict(promise, title, "unknown", f"{lacks}.", False, lacks=lacks)
     if not evidence.complete:
         return Verdict(promise, title, "unknown", f"No violation up to depth {evidence.depth}; the world goes deeper.")
     if evidence.missing:
         return Verdict(promise, title, "unknown", f"Not met anywhere: {'; '.join(evidence.missing)}.")
-    return Verdict(
-        promise, title, "holds", f"In each of the {evidence.states:,} states of {evidence.where}.", True, None, _KEY
-    )
+    reason = f"In each of the {evidence.states:,} states of {evidence.where}."
+    if evidence.untried:
+        reason += f" Not tried here: {', '.join(evidence.untried)}."
+    return Verdict(promise, title, "holds", reason, untried=evidence.untried, key=_KEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,10 +271,11 @@ class Result:
         # What `holds` is said of stands above, once for all of them.
         for verdict in verdicts:
             if verdict.concerns and verdict.word == "holds":
-                lines.append(f"  {verdict.promise} {verdict.title}: holds — {_promised(verdict.promise)}")
-            elif verdict.concerns:
+                but = f" (not tried here: {', '.join(verdict.untried)})" if verdict.untried else ""
+                lines.append(f"  {verdict.promise} {verdict.title}: holds — {_promised(verdict.promise)}{but}")
+            elif verdict.concerns or verdict.lacks:
                 lines += [f"  {verdict}", f"    promised: {_promised(verdict.promise)}"]
-        left_out = [verdict.promise for verdict in verdicts if not verdict.concerns]
+        left_out = [verdict.promise for verdict in verdicts if not verdict.concerns and not verdict.lacks]
         if left_out:
             lines.append(f"  not tried here: {', '.join(left_out)}")
         for violation in (verdict.violation for verdict in verdicts if verdict.violation is not None):
