@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from plain_enumerator import enumerate_plainly
 
-from emqkit import keys, transitions
-from emqkit.errors import BadArgument
+from emqkit import keys, outbox, transitions
+from emqkit.errors import BadArgument, EmqError
 from emqkit.flows import Child, Flow
 from emqkit.scripts import ScriptSet
 from emqkit.servers import Server, open_server
@@ -347,6 +347,40 @@ def test_a_pause_that_no_claim_met_leaves_the_turn_unknown(fake: Server) -> None
 
     assert word(Worker("orders")).startswith("In each of")
     assert word(Blind("orders")) == "Not met anywhere: a claim found its queue paused."
+
+
+def test_a_pump_that_trims_what_a_script_answered_with_an_error_has_dropped_it(fake: Server) -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Careless:
+        server: Server
+
+        @operation
+        def sweep(self, queue: str) -> Steps[None]:
+            key = keys.queue_key(queue, "flow:outbox")
+            entries: Any = yield from command("LRANGE", [key], [b"0", b"0"], lambda reply: reply)
+            for entry in map(outbox.decode, entries):
+                assert isinstance(entry, outbox.Completion)
+                try:
+                    yield from transitions.flow_deliver(
+                        entry.parent_queue, entry.parent_id, entry.child_id, entry.result
+                    )
+                except EmqError:
+                    pass  # the next entry, please
+                yield from command("LTRIM", [key], [b"1", b"-1"], lambda reply: reply)
+
+    def sweeping(kit: Kit) -> Any:
+        return Careless(kit.server).sweep.program("stock")
+
+    listed = scenario("poison-wrong-type")
+    careless = Repeating("careless pump", sweeping, ("stock",), "pump")
+    actors = tuple(careless if actor.role == "pump" else actor for actor in listed.actors)
+    world = dataclasses.replace(listed, actors=actors)
+    result = explore(world, server=fake, until="P10")
+    assert result.verdicts["P10"].reason == (
+        "the entry of first was dropped, whose delivery was answered with an error."
+    )
+    kept = explore(world, server=fake, poisons=0)
+    assert kept.complete and kept.verdicts["P10"].word != "broken"
 
 
 def test_bounds_of_the_search_are_whole_numbers_of_one_or_more() -> None:
