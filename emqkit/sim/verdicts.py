@@ -64,7 +64,8 @@ def tables(results: Sequence[Result]) -> str:
     lines += [
         "",
         "✓ holds in every state · ✗ broken · ? unknown: something needed was not met · empty: this world cannot try "
-        f"it. Script set `{results[0].scripts}`, calls made on the {results[0].server} server.",
+        "it, or, of P16, the script set does not state what it asks for. "
+        f"Script set `{results[0].scripts}`, calls made on the {results[0].server} server.",
         "",
     ]
     for result in results:
@@ -82,6 +83,10 @@ def _section(result: Result) -> list[str]:
     for verdict in result.verdicts.values():
         if verdict.word == "unknown" and verdict.concerns:
             lines += [f"* {verdict.promise} {verdict.title} is unknown. {verdict.reason}"]
+        elif verdict.untried:
+            lines += [f"* {verdict.promise} {verdict.title} holds; not tried here: {', '.join(verdict.untried)}."]
+    if lines[-1]:
+        lines.append("")
     if not result.violations:
         return [*lines, f"Nothing was found broken. Fingerprint `{result.fingerprint[:16]}`.", ""]
     for violation in result.violations:
