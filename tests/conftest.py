@@ -84,20 +84,20 @@ def embedded_server(embedded_process: Server) -> Iterator[Server]:
 @pytest.fixture
 def server(server_name: str, request: pytest.FixtureRequest) -> Iterator[Server]:
     """A server of each kind asked for: empty if it is ours, and to be used through `queue` or `queues` if it is not."""
-    if server_name == "embedded":
-        yield request.getfixturevalue("embedded_server")
-        return
-    with open_server(server_url(server_name)) as server:
-        yield server
+    yield from _opened(server_name, request)
 
 
 @pytest.fixture
 def private_server(private_server_name: str, request: pytest.FixtureRequest) -> Iterator[Server]:
     """As `server`, on the kinds that are ours alone: for tests of keys that belong to no queue."""
-    if private_server_name == "embedded":
+    yield from _opened(private_server_name, request)
+
+
+def _opened(name: str, request: pytest.FixtureRequest) -> Iterator[Server]:
+    if name == "embedded":
         yield request.getfixturevalue("embedded_server")
         return
-    with open_server(server_url(private_server_name)) as server:
+    with open_server(server_url(name)) as server:
         yield server
 
 

@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from emqkit.errors import BadArgument, EmqError
 from emqkit.sim.explore import MOST_STATES, Progress, explore
@@ -16,20 +15,9 @@ from emqkit.sim.result import Result
 from emqkit.sim.scenarios import SCENARIOS
 from emqkit.sim.walk import replay
 
-__all__ = ["add_parser", "declare_explore", "declare_replay", "run_explore", "run_replay"]
+__all__ = ["declare_explore", "declare_replay", "run_explore", "run_replay"]
 
 BUDGETS = ("crashes", "lost_replies", "lapses", "redeliveries", "poisons", "script_flushes")
-
-
-def add_parser(subparsers: Any) -> None:
-    """Add `explore` and `replay` to the subparsers of argparse."""
-    for name, summary, declare, run in (
-        ("explore", "try every order of calls and every placement of faults", declare_explore, run_explore),
-        ("replay", "make the moves of a saved history again", declare_replay, run_replay),
-    ):
-        parser = subparsers.add_parser(name, help=summary, description=summary)
-        declare(parser)
-        parser.set_defaults(run=run)
 
 
 def declare_explore(parser: argparse.ArgumentParser) -> None:
