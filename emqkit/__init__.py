@@ -27,8 +27,8 @@ from emqkit.wire import Call, Flush, Program, operation, run
 from emqkit.worker import Ran, Worked, Worker
 
 if TYPE_CHECKING:
-    from emqkit.sim.explore import explore
-    from emqkit.sim.world import World
+    from emqkit.sim.catalogue import explore
+    from emqkit.sim.worlds.world import World
     from emqkit.widgets import BulkLedger, CounterLab, OutboxLab, PumpCrashLab, StepPlayer
 
 __all__ = [

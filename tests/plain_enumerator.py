@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from emqkit.errors import ReplyLost
+from emqkit.keyspace import FUTURE, PAST, Keyspace, Part, canonical_reply, parts_of
 from emqkit.servers import Server
-from emqkit.sim.actors import Choice, Kit
-from emqkit.sim.keyspace import FUTURE, PAST, Keyspace, Part, canonical_reply, parts_of
 from emqkit.sim.promises import PROMISES, Facts, Move, Promise, remember
-from emqkit.sim.world import World
+from emqkit.sim.worlds.actors import Choice, Kit
+from emqkit.sim.worlds.world import World
 from emqkit.snapshot import Ranked, Snapshot, capture, restore
 from emqkit.wire import Call, Done, Flush, Program
 

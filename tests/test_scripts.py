@@ -460,7 +460,7 @@ def test_without_lua_beside_or_inside_the_package_the_error_names_both_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "emqkit").mkdir()
-    monkeypatch.setattr("emqkit.scripts.__file__", str(tmp_path / "emqkit" / "scripts.py"))
+    monkeypatch.setattr("emqkit.scripts.__file__", str(tmp_path / "emqkit" / "scripts" / "__init__.py"))
     with pytest.raises(ScriptMissing) as caught:
         lua_folder()
     assert str(tmp_path / "emqkit" / "lua") in str(caught.value)

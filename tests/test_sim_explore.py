@@ -12,17 +12,18 @@ from plain_enumerator import enumerate_plainly
 from emqkit import keys, outbox, transitions
 from emqkit.errors import BadArgument, EmqError
 from emqkit.flows import Child, Flow
+from emqkit.keyspace import FUTURE, Part, parts_of
 from emqkit.scripts import ScriptSet
 from emqkit.servers import Server, open_server
 from emqkit.sim import Faults, Promoter, Reaper, Repeating, Worker, World, explore, scenario
-from emqkit.sim import keyspace as keyspace_room
-from emqkit.sim import state as state_room
-from emqkit.sim.actors import Choice, Deed, Kit, Operator, Producer
-from emqkit.sim.explore import Explorer, Progress, _bottoms
-from emqkit.sim.keyspace import FUTURE, Part, StrayWrite, parts_of
 from emqkit.sim.promises import PROMISES
-from emqkit.sim.result import Evidence, Verdict, judge
-from emqkit.sim.world import planned
+from emqkit.sim.search import bench as bench_room
+from emqkit.sim.search import model as state_room
+from emqkit.sim.search.bench import StrayWrite
+from emqkit.sim.search.explore import Explorer, Progress, _bottoms
+from emqkit.sim.search.judge import Evidence, Verdict, judge
+from emqkit.sim.worlds.actors import Choice, Deed, Kit, Operator, Producer
+from emqkit.sim.worlds.world import planned
 from emqkit.snapshot import Ranked, Snapshot
 from emqkit.wire import Flush, Steps, command, operation
 
@@ -140,7 +141,7 @@ def test_a_weakened_digest_no_longer_agrees_with_the_plain_enumerator(
 ) -> None:
     world = SMALL["lapses"]
     honest = explore(world, server=fake)
-    monkeypatch.setattr(keyspace_room, "parts_of", weakened)
+    monkeypatch.setattr(bench_room, "parts_of", weakened)
     monkeypatch.setattr(state_room, "parts_of", weakened)
     result = explore(world, server=fake, max_states=3 * honest.states)
     assert (result.states, result.transitions) != (honest.states, honest.transitions)

@@ -14,10 +14,11 @@ from emqkit.errors import BadArgument
 from emqkit.scripts import ScriptSet
 from emqkit.servers import Server, open_server
 from emqkit.sim import SCENARIOS, Result, explore, promises, scenario, verdicts
+from emqkit.sim.catalogue import explore_mistake, mistake, replay
 from emqkit.sim.history import load, save
-from emqkit.sim.shrink import shrink
-from emqkit.sim.walk import Walker, replay, walk_along, wander
-from emqkit.sim.zoo import MISTAKES, mistake
+from emqkit.sim.search.shrink import shrink
+from emqkit.sim.search.walk import Walker, walk_along, wander
+from emqkit.sim.worlds.mistakes import MISTAKES
 from emqkit.viz.spacetime import spacetime
 
 pytest_plugins = ["pytester"]
@@ -130,7 +131,7 @@ def test_a_file_that_is_no_history_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_history_that_another_set_does_not_follow_is_not_confirmed(fake: Server) -> None:
-    broken = mistake("no-signal").explore(server=fake).verdicts["P3"].violation
+    broken = explore_mistake(mistake("no-signal"), server=fake).verdicts["P3"].violation
     assert broken is not None
     assert replay(broken.history.as_json(), server=fake).confirmed
     kept = replay(broken.history.as_json(), scripts="published", server=fake)
@@ -165,7 +166,7 @@ def test_wandering_meets_what_searching_finds(fake: Server) -> None:
 @pytest.mark.parametrize("name", MISTAKES)
 def test_the_explorer_breaks_every_mistake_of_the_zoo(name: str, fake: Server) -> None:
     one = mistake(name)
-    result = one.explore(server=fake)
+    result = explore_mistake(one, server=fake)
     assert result.verdicts[one.breaks].word == "broken", result.verdicts[one.breaks].reason
 
 
@@ -180,7 +181,7 @@ def test_where_a_mistake_shows_the_published_script_keeps_the_promise(name: str,
 @pytest.mark.parametrize("name", ["trim-before-delivery", "children-first", "claim-unasked"])
 def test_a_mistake_of_the_host_replays_by_its_name(name: str, fake: Server) -> None:
     one = mistake(name)
-    violation = one.explore(server=fake).verdicts[one.breaks].violation
+    violation = explore_mistake(one, server=fake).verdicts[one.breaks].violation
     assert violation is not None
     assert replay(violation.history.as_json(), server=fake).confirmed
 

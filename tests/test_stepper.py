@@ -12,14 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from emqkit import Child, Flow, Flows, Jobs, Trace, record, stepper_machine
+from emqkit import Child, Flow, Flows, Jobs, Trace, record
 from emqkit.errors import BadArgument, ScriptArity
 from emqkit.scripts import Argument, Group, Item, Layout, Script, ScriptSet, lua_folder
 from emqkit.servers import Server, open_server
 from emqkit.servers.embedded import EmbeddedServer
 from emqkit.snapshot import Hash, Items, Ranked, Snapshot, Text, Value, capture, digest, restore
 from emqkit.stepper import Fault, Stepped, _Clock, _codec, step, step_call
-from emqkit.stepper_machine import Ending, Job, run_apart, run_here
+from emqkit.stepper import machine as stepper_machine
+from emqkit.stepper.machine import Ending, Job, run_apart, run_here
 from emqkit.trace import CallRecord
 from emqkit.wire import Call, ErrorReply, Flush, Reply
 

@@ -19,10 +19,12 @@ from emqkit.errors import BadArgument, EmqError, ReplyLost, WrongNamespace
 from emqkit.scripts import ScriptSet
 from emqkit.snapshot import Change, Hash, Items, Members, Ranked, Snapshot, Text, Value, diff
 from emqkit.trace import CallRecord, Step
-from emqkit.viz import boards, figures, reading, text
+from emqkit.viz import boards, figures
 from emqkit.viz.frames import Film
 from emqkit.viz.theme import ACCENTS, BOARD_CSS
 from emqkit.wire import Call, ErrorReply, Flush, Reply, command, run
+from emqkit.words import calls as text
+from emqkit.words import reading
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -9,7 +9,10 @@ Read `scenarios` for the worlds, `faults` for what can go wrong and where, `prom
 
 from __future__ import annotations
 
-from emqkit.sim.actors import (
+from emqkit.sim.catalogue import explore, scenario
+from emqkit.sim.history import History
+from emqkit.sim.search.judge import Result, Verdict, Violation
+from emqkit.sim.worlds.actors import (
     Actor,
     Choice,
     Kit,
@@ -21,12 +24,9 @@ from emqkit.sim.actors import (
     Repeating,
     Worker,
 )
-from emqkit.sim.explore import explore
-from emqkit.sim.faults import Faults
-from emqkit.sim.history import History
-from emqkit.sim.result import Result, Verdict, Violation
-from emqkit.sim.scenarios import SCENARIOS, scenario
-from emqkit.sim.world import Planned, World
+from emqkit.sim.worlds.faults import Faults
+from emqkit.sim.worlds.scenarios import SCENARIOS
+from emqkit.sim.worlds.world import Planned, World
 
 __all__ = [
     "SCENARIOS",

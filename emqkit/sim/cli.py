@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 from emqkit.errors import BadArgument, EmqError
-from emqkit.sim.explore import MOST_STATES, Progress, explore
+from emqkit.sim.catalogue import explore, replay
 from emqkit.sim.history import load, save
 from emqkit.sim.promises import PROMISES, names
-from emqkit.sim.result import Result
-from emqkit.sim.scenarios import SCENARIOS
-from emqkit.sim.walk import replay
+from emqkit.sim.search.explore import MOST_STATES, Progress
+from emqkit.sim.search.judge import Result
+from emqkit.sim.worlds.scenarios import SCENARIOS
 
 __all__ = ["declare_explore", "declare_replay", "run_explore", "run_replay"]
 

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 from emqkit.errors import BadArgument, ReplyLost
 from emqkit.scripts import ScriptSet
 from emqkit.servers.base import ServerKind
-from emqkit.sim.world import World
+from emqkit.sim.worlds.world import World
 from emqkit.snapshot import Snapshot
 from emqkit.trace import CallRecord, Step, Trace
-from emqkit.viz.reading import short
-from emqkit.viz.text import sentence
 from emqkit.wire import Call, Flush, Reply
+from emqkit.words.calls import sentence
+from emqkit.words.reading import short
 
 if TYPE_CHECKING:
-    from emqkit.sim.state import Label, Local, Machine
+    from emqkit.sim.search.model import Label, Local, Machine
 
 __all__ = ["History", "Moved", "load", "save"]
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from emqkit.servers import Server, open_server
-from emqkit.sim.explore import explore
-from emqkit.sim.result import Result
-from emqkit.sim.world import World
+from emqkit.sim.catalogue import explore
+from emqkit.sim.search.judge import Result
+from emqkit.sim.worlds.world import World
 
 __all__ = ["Explored", "explored"]
 

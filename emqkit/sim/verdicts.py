@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from emqkit.servers import Server, open_server
-from emqkit.sim.explore import explore
+from emqkit.sim.catalogue import explore
 from emqkit.sim.promises import names
-from emqkit.sim.result import Result, Verdict, Violation
-from emqkit.sim.scenarios import SCENARIOS
+from emqkit.sim.search.judge import Result, Verdict, Violation
+from emqkit.sim.worlds.scenarios import SCENARIOS
 
 __all__ = ["BEGIN", "END", "main", "tables"]
 

@@ -14,9 +14,9 @@ from html import escape
 from emqkit import keys, outbox
 from emqkit.outbox import Completion, Failure, Poison
 from emqkit.snapshot import Change, Hash, Items, Members, Ranked, Snapshot, Text, Value, diff
-from emqkit.viz import reading
-from emqkit.viz.reading import SETS, Queue, Stranger, elided, plain, short
 from emqkit.viz.theme import BOARD_CSS, MARKS
+from emqkit.words import reading
+from emqkit.words.reading import SETS, Queue, Stranger, elided, plain, short
 
 __all__ = ["Picture", "Plan", "board", "changes_of", "describe", "plan"]
 

@@ -19,10 +19,11 @@ from emqkit.errors import ScriptArity, ScriptMissing
 from emqkit.scripts import Script, ScriptSet
 from emqkit.snapshot import Snapshot
 from emqkit.trace import CallRecord, Step, Trace
-from emqkit.viz import boards, text
-from emqkit.viz.reading import elided, plain
+from emqkit.viz import boards
 from emqkit.viz.theme import BOARD_CSS, MARKS, theme_css
 from emqkit.wire import Call
+from emqkit.words import calls as text
+from emqkit.words.reading import elided, plain
 
 if TYPE_CHECKING:
     from emqkit.stepper import Stepped

@@ -12,8 +12,8 @@ from html import escape
 
 from emqkit.sim.history import History, Moved
 from emqkit.viz.boards import Picture
-from emqkit.viz.reading import elided
 from emqkit.viz.theme import theme_css
+from emqkit.words.reading import elided
 
 __all__ = ["spacetime"]
 

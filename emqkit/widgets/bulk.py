@@ -18,10 +18,10 @@ from emqkit.arguments import to_bytes
 from emqkit.errors import BadArgument, BadFlow, EmqError, ReplyLost
 from emqkit.flows import BulkAdded, Child, FailedFlow, Flow, Flows
 from emqkit.trace import Step, Trace
-from emqkit.viz.reading import elided, plain, short
 from emqkit.widgets.lab import Lab, Table, Tape, many
 from emqkit.widgets.player import Sentence, StepPlayer
 from emqkit.wire import Done, Program
+from emqkit.words.reading import elided, plain, short
 
 __all__ = ["BulkLedger", "LedgerRow"]
 

@@ -18,9 +18,9 @@ from emqkit.flows import Child, Flow, Flows
 from emqkit.jobs import Claim, Jobs
 from emqkit.servers import Server
 from emqkit.trace import Trace
-from emqkit.viz.reading import short
 from emqkit.widgets.lab import ServedLab, Table, many, private
 from emqkit.widgets.player import Sentence
+from emqkit.words.reading import short
 
 __all__ = ["CounterLab"]
 

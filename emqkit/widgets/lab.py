@@ -21,10 +21,10 @@ from emqkit.ids import Minter
 from emqkit.servers import Server, open_server
 from emqkit.snapshot import Snapshot, capture, restore
 from emqkit.trace import CallRecord, Step, Trace
-from emqkit.viz.reading import short
 from emqkit.viz.theme import theme_css
 from emqkit.widgets.player import Sentence, StepPlayer
 from emqkit.wire import Flush, Program
+from emqkit.words.reading import short
 
 __all__ = ["Crashes", "GapPicker", "Lab", "ServedLab", "Table", "Tape", "many", "private"]
 

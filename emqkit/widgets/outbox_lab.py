@@ -23,9 +23,9 @@ from emqkit.jobs import Claim, Jobs
 from emqkit.outbox import Completion, Failure
 from emqkit.pump import Pump
 from emqkit.servers import Server
-from emqkit.viz.reading import elided, plain, short
 from emqkit.widgets.lab import Crashes, GapPicker, ServedLab, Table, many, private
 from emqkit.widgets.player import Sentence
+from emqkit.words.reading import elided, plain, short
 
 __all__ = ["OutboxLab"]
 

@@ -21,10 +21,10 @@ from emqkit.outbox import Completion
 from emqkit.pump import Pump
 from emqkit.servers import Server
 from emqkit.trace import Trace
-from emqkit.viz.reading import short
 from emqkit.widgets.lab import Crashes, GapPicker, ServedLab, Table, many, private
 from emqkit.widgets.player import Sentence
 from emqkit.wire import Program
+from emqkit.words.reading import short
 
 __all__ = ["PumpCrashLab"]
 
@@ -47,7 +47,7 @@ class PumpCrashLab(ServedLab):
     """
 
     def __init__(self, server: Server | None = None, *, children: int = 2) -> None:
-        from emqkit.sim.zoo import HostileHabits  # the explorer comes with it: not before a lab is made
+        from emqkit.sim.worlds.mistakes import HostileHabits  # the explorer comes with it: not before a lab is made
 
         self._habits = HostileHabits
         if isinstance(children, bool) or not isinstance(children, int) or not 1 <= children <= 8:

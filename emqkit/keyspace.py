@@ -12,13 +12,11 @@ from functools import cached_property
 from typing import Any
 
 from emqkit import keys, outbox
-from emqkit.errors import EmqError
 from emqkit.outbox import Completion, Failure, Poison
-from emqkit.servers.base import Server
-from emqkit.snapshot import Hash, Items, Ranked, Snapshot, Text, Value, capture_call, read_capture, restore_call
-from emqkit.wire import Call, ErrorReply, Flush, Reply
+from emqkit.snapshot import Hash, Items, Ranked, Snapshot, Text, Value
+from emqkit.wire import Call, ErrorReply, Reply
 
-__all__ = ["FAR_MS", "FUTURE", "PAST", "Bench", "Effect", "Keyspace", "Part", "canonical_reply", "home", "parts_of"]
+__all__ = ["FAR_MS", "FUTURE", "PAST", "Keyspace", "Part", "canonical_reply", "home", "moved", "parts_of"]
 
 FAR_MS = 10**14
 """A lease or delay no run outlives, in milliseconds (three thousand years)."""
@@ -216,66 +214,3 @@ def canonical_reply(call: Call[Any], reply: Reply) -> object:
     if isinstance(reply, tuple):
         return tuple(item if not isinstance(item, ErrorReply) else ("error", item.code) for item in reply)
     return reply
-
-
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """What real calls did: their replies, every part that is not empty afterwards, and whether metrics moved."""
-
-    replies: tuple[Reply, ...]
-    parts: tuple[Part, ...]
-    metrics: bool
-
-
-class StrayWrite(EmqError):
-    """A call wrote a key outside the queue whose keys it was given; on a cluster the server would refuse it."""
-
-    def __init__(self, call: str, queues: Iterable[str]) -> None:
-        named = ", ".join(sorted(repr(queue) for queue in queues))
-        super().__init__(f"{call} wrote keys of {named}, which it was not given. A script may touch its own slot only.")
-
-
-class Bench:
-    """Where calls are really made: a private server, made to hold what the call shall find, and read afterwards.
-
-    Attributes:
-        server: the scratch server; its script set decides what the calls mean.
-        calls: how many calls were really made.
-    """
-
-    def __init__(self, server: Server) -> None:
-        self.server = server
-        self.calls = 0
-        self._held: Snapshot | None = None
-
-    def make(self, parts: tuple[Part, ...], calls: tuple[Call[Any], ...], atomic: bool = False) -> Effect:
-        """Make these calls on a server that holds these parts and nothing else.
-
-        Raises:
-            StrayWrite: they were given the keys of one queue and wrote keys of another.
-        """
-        target = parts[0].snapshot if len(parts) == 1 else Keyspace(parts).snapshot
-        before = restore_call(target, self._held)
-        self.calls += len(calls)
-        self._held = None  # until the capture has answered, nobody knows
-        if atomic:
-            _answered(self.server.round_trip(Flush((before,)))[0], before)
-            replies = self.server.round_trip(Flush(calls, atomic=True))
-            (read,) = self.server.round_trip(Flush((capture_call(),)))
-        else:
-            first, *rest, read = self.server.round_trip(Flush((before, *calls, capture_call())))
-            _answered(first, before)
-            replies = tuple(rest)
-        after = read_capture(read)
-        self._held = after
-        found, metrics = parts_of(after)
-        own = home(calls)
-        given = {part.queue: part for part in parts}
-        if own is not None and (stray := [p.queue for p in found if p.queue != own and given.get(p.queue) != p]):
-            raise StrayWrite(", ".join(call.verb for call in calls), stray)
-        return Effect(replies, found, bool(metrics))
-
-
-def _answered(reply: Reply, call: Call[Reply]) -> None:
-    if isinstance(reply, ErrorReply):
-        raise call.refusal(reply)

@@ -287,7 +287,7 @@ def lua_folder() -> Path:
     Raises:
         ScriptMissing: in neither; names both places.
     """
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parent.parent
     packaged, sibling = package / "lua", package.parent / "lua"
     for folder in (packaged, sibling):
         if folder.is_dir():

@@ -7,17 +7,15 @@ children and one fault, and a small world is explored whole. Every budget can be
 from __future__ import annotations
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 from types import MappingProxyType
 
 from emqkit import keys
-from emqkit.errors import BadArgument
 from emqkit.flows import Child, Flow
-from emqkit.sim.actors import Deed, Operator, Producer, Promoter, PumpActor, Reaper, Worker
-from emqkit.sim.faults import Faults, Poison
-from emqkit.sim.world import World, planned
+from emqkit.sim.worlds.actors import Deed, Operator, Producer, Promoter, PumpActor, Reaper, Worker
+from emqkit.sim.worlds.faults import Faults, Poison
+from emqkit.sim.worlds.world import World, planned
 
-__all__ = ["SCENARIOS", "scenario"]
+__all__ = ["SCENARIOS"]
 
 REDELIVERED = "a re-delivery really happened"
 BETWEEN = "a crash hit pump.sweep between flow_deliver and LTRIM"
@@ -370,17 +368,3 @@ def _worlds() -> Iterator[World]:
 
 SCENARIOS = MappingProxyType({world.name: world for world in _worlds()})
 """Every listed world by name."""
-
-
-def scenario(name: str) -> World:
-    """A listed world by name, or that of a mistake of the zoo. Raises `BadArgument` when there is none of that name."""
-    if name in SCENARIOS:
-        return SCENARIOS[name]
-    from emqkit.sim.zoo import MISTAKES  # it is built from the scenarios
-
-    for one in MISTAKES.values():
-        if name in (one.name, one.world.name):
-            return one.world
-    near = get_close_matches(name, [*SCENARIOS, *MISTAKES], n=1)
-    meant = f"; did you mean {near[0]}?" if near else ";"
-    raise BadArgument("scenario", name, f"is not listed{meant} `emqkit explore --list` names all {len(SCENARIOS)}")

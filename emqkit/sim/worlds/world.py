@@ -11,8 +11,8 @@ from emqkit import keys
 from emqkit.arguments import to_bytes
 from emqkit.flows import Child, Flow
 from emqkit.ids import Minter
-from emqkit.sim.actors import Actor, Kit
-from emqkit.sim.faults import Faults
+from emqkit.sim.worlds.actors import Actor, Kit
+from emqkit.sim.worlds.faults import Faults
 from emqkit.transitions import Policy
 from emqkit.wire import Program
 

@@ -20,12 +20,13 @@ from typing import Any
 from emqkit import keys, outbox
 from emqkit.errors import EmqError, ReplyLost
 from emqkit.jobs import Claim
+from emqkit.keyspace import FUTURE, PAST, Keyspace, Part, canonical_reply, home, moved, parts_of
 from emqkit.outbox import Completion, Failure
-from emqkit.sim.actors import Actor, Choice, Kit
-from emqkit.sim.faults import WORDS, Poison
-from emqkit.sim.keyspace import FUTURE, PAST, Bench, Keyspace, Part, canonical_reply, home, moved, parts_of
 from emqkit.sim.promises import PROMISES, Facts, Move, Promise, remember, seen
-from emqkit.sim.world import World
+from emqkit.sim.search.bench import Bench
+from emqkit.sim.worlds.actors import Actor, Choice, Kit
+from emqkit.sim.worlds.faults import WORDS, Poison
+from emqkit.sim.worlds.world import World
 from emqkit.snapshot import Snapshot, capture
 from emqkit.transitions import flow_deliver, flow_fail_deliver
 from emqkit.wire import Call, Done, ErrorReply, Flush, Program, Reply, command

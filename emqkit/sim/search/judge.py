@@ -10,7 +10,7 @@ from emqkit.sim.promises import PROMISES
 
 if TYPE_CHECKING:
     from emqkit.sim.history import History
-    from emqkit.sim.world import World
+    from emqkit.sim.worlds.world import World
     from emqkit.trace import Trace
 
 __all__ = ["Evidence", "Gap", "Result", "Verdict", "Violation", "Word", "judge"]

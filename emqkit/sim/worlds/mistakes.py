@@ -12,20 +12,17 @@ from types import MappingProxyType
 from typing import Any
 
 from emqkit import keys, outbox, transitions
-from emqkit.errors import BadArgument
 from emqkit.flows import Child, Flow
 from emqkit.jobs import value_or_raise
 from emqkit.outbox import Completion
 from emqkit.servers.base import Server
-from emqkit.sim.actors import Kit, Producer, PumpActor, Reaper, Repeating, Worker
-from emqkit.sim.explore import explore
-from emqkit.sim.faults import Faults
-from emqkit.sim.result import Result
-from emqkit.sim.scenarios import scenario
-from emqkit.sim.world import World, planned
+from emqkit.sim.worlds.actors import Kit, Producer, PumpActor, Reaper, Repeating, Worker
+from emqkit.sim.worlds.faults import Faults
+from emqkit.sim.worlds.scenarios import SCENARIOS
+from emqkit.sim.worlds.world import World, planned
 from emqkit.wire import Program, Reply, Steps, command, operation, pair
 
-__all__ = ["MISTAKES", "HostileHabits", "Mistake", "mistake"]
+__all__ = ["MISTAKES", "HostileHabits", "Mistake"]
 
 
 @dataclass(frozen=True)
@@ -45,10 +42,6 @@ class Mistake:
     world: World
     breaks: str
     scripts: str
-
-    def explore(self, *, server: Server | str | None = None) -> Result:
-        """Explore its world with the mistake in, until the promise is seen to break. (Some of these are endless.)"""
-        return explore(self.world, scripts=self.scripts, server=server, until=self.breaks)
 
 
 @dataclass(frozen=True)
@@ -133,21 +126,21 @@ def _mistakes() -> Iterator[Mistake]:
         two,
         landed=False,
     )
-    lapsing = scenario("lapses")
-    dying = scenario("failures")
-    pumping = replace(scenario("pump-crashes"), faults=Faults(crashes=1))
+    lapsing = SCENARIOS["lapses"]
+    dying = SCENARIOS["failures"]
+    pumping = replace(SCENARIOS["pump-crashes"], faults=Faults(crashes=1))
     yield of_script("no-fence", lapsing, "P9", "a completion does not look at its token")
     yield of_script("no-first-record", pumping, "P5", "a delivery counts every time it is made")
-    yield of_script("early-release", scenario("same-queue"), "P2", "the parent is released at one, not at zero")
+    yield of_script("early-release", SCENARIOS["same-queue"], "P2", "the parent is released at one, not at zero")
     yield of_script("no-signal", pumping, "P3", "a child of another queue leaves no signal")
     yield of_script("parent-not-held", landing, "P1", "a flow lands with its parent in pending")
-    yield of_script("late-gate", scenario("bulk"), "P12", "an id is looked at after others were written")
+    yield of_script("late-gate", SCENARIOS["bulk"], "P12", "an id is looked at after others were written")
     yield of_script("same-token", lapsing, "P9", "every claim of a job hands out the same token")
-    yield of_script("newest-first", scenario("same-queue"), "P14", "a claim takes the largest id")
+    yield of_script("newest-first", SCENARIOS["same-queue"], "P14", "a claim takes the largest id")
     yield of_script("impatient-reaper", lapsing, "P14", "the reaper does not look at the deadline")
     yield of_script("every-death-counts", dying, "P5", "a death that fails the parent is counted as well")
     yield of_script("deaf-to-policy", dying, "P13", "every death is ignored, whatever was declared")
-    yield of_script("half-removed", scenario("removed-child"), "P15", "a removed job stays in pending")
+    yield of_script("half-removed", SCENARIOS["removed-child"], "P15", "a removed job stays in pending")
     yield of_script("lapsed-is-lost", replace(lapsing, faults=Faults(crashes=1)), "P6", "a lapsed job is put nowhere")
     yield Mistake(
         "trim-before-delivery",
@@ -164,7 +157,7 @@ def _mistakes() -> Iterator[Mistake]:
         "P3",
         "published",
     )
-    pause = scenario("pause")
+    pause = SCENARIOS["pause"]
     yield Mistake(
         "claim-unasked",
         "a claim does not ask whether the queue is paused",
@@ -177,7 +170,7 @@ def _mistakes() -> Iterator[Mistake]:
         "P14",
         "published",
     )
-    crossing = scenario("landing-cross-queue")
+    crossing = SCENARIOS["landing-cross-queue"]
     yield Mistake(
         "children-first",
         "a cross-queue add lands the children before their parent",
@@ -195,11 +188,3 @@ def _mistakes() -> Iterator[Mistake]:
 
 MISTAKES = MappingProxyType({one.name: one for one in _mistakes()})
 """Every mistake by name."""
-
-
-def mistake(name: str) -> Mistake:
-    """A mistake by name. Raises `BadArgument` when there is none of that name."""
-    try:
-        return MISTAKES[name]
-    except KeyError:
-        raise BadArgument("mistake", name, f"is none of {', '.join(MISTAKES)}") from None

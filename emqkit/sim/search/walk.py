@@ -18,12 +18,12 @@ from emqkit.errors import BadArgument
 from emqkit.scripts import ScriptSet
 from emqkit.servers import Server, open_server
 from emqkit.sim.history import History, Moved
-from emqkit.sim.keyspace import Bench
 from emqkit.sim.promises import PROMISES, Promise
-from emqkit.sim.state import CRASH, LAPSE, LOST, Label, Machine
-from emqkit.sim.world import World
+from emqkit.sim.search.bench import Bench
+from emqkit.sim.search.model import CRASH, LAPSE, LOST, Label, Machine
+from emqkit.sim.worlds.world import World
 
-__all__ = ["Option", "Replay", "Walker", "replay", "walk_along", "wander"]
+__all__ = ["Option", "Replay", "Walker", "walk_along", "wander"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,28 +144,6 @@ class Replay:
     history: History
     confirmed: bool
     says: str
-
-
-def replay(
-    saved: dict[str, Any], *, scripts: str | ScriptSet | None = None, server: Server | str | None = None
-) -> Replay:
-    """Make the moves of a saved history again, every call really, on a scratch place of a server.
-
-    Args:
-        saved: what `history.load` read.
-        scripts: another script set than the one it was found with: does that one break, too?
-        server: where; `fake://` if left out.
-
-    Raises:
-        BadArgument: its scenario is not one of the listed ones.
-    """
-    from emqkit.sim.scenarios import scenario
-
-    world = scenario(saved["scenario"])
-    given: dict[str, int] = saved["faults"]
-    world = world.with_faults(**given)
-    script_set = scripts if isinstance(scripts, ScriptSet) else ScriptSet.load(scripts or saved["scripts"])
-    return walk_along(world, saved["moves"], saved["promise"], script_set, server)
 
 
 def walk_along(

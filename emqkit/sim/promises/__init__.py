@@ -21,11 +21,11 @@ from typing import Any
 from emqkit import keys, outbox
 from emqkit.errors import BadArgument, BadFlow, IllFormedId, IllFormedQueue, NotThisYet, ScriptArity, ScriptMissing
 from emqkit.flows import AddedFlow, BulkAdded
+from emqkit.keyspace import FUTURE, Keyspace, Part
 from emqkit.outbox import Failure, Poison
 from emqkit.scripts import ScriptSet
-from emqkit.sim.actors import Operator
-from emqkit.sim.keyspace import FUTURE, Keyspace, Part
-from emqkit.sim.world import Link, Owed, World
+from emqkit.sim.worlds.actors import Operator
+from emqkit.sim.worlds.world import Link, Owed, World
 from emqkit.snapshot import Hash, Text
 from emqkit.wire import Call, Done, ErrorReply, Program, Reply
 

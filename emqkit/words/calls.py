@@ -16,9 +16,9 @@ from emqkit.outbox import Completion, Failure, Poison
 from emqkit.scripts import ScriptSet
 from emqkit.snapshot import Change, Snapshot
 from emqkit.trace import CallRecord, Step
-from emqkit.viz import reading
-from emqkit.viz.reading import SETS, elided, plain, quoted, short
 from emqkit.wire import ErrorReply, Reply
+from emqkit.words import reading
+from emqkit.words.reading import SETS, elided, plain, quoted, short
 
 __all__ = ["changes_in_words", "key_words", "reply_words", "sentence", "start_sentence", "step_sentence"]
 

@@ -25,7 +25,7 @@ from emqkit.errors import BadArgument, BadHeader, EmqError, Refused, ScriptArity
 from emqkit.scripts import Move, Script, ScriptSet, lua_folder
 from emqkit.servers import Server, open_server
 from emqkit.snapshot import Change, Snapshot, Value, capture, diff, digest, restore, value_of
-from emqkit.stepper_machine import STOP, Ending, Job, run_apart, run_here
+from emqkit.stepper.machine import STOP, Ending, Job, run_apart, run_here
 from emqkit.trace import CallRecord
 from emqkit.wire import Call, ErrorReply, Flush, Reply
 
@@ -852,7 +852,7 @@ def _quoted(text: bytes) -> str:
 
 
 def _from_now(text: bytes, now: int) -> str:
-    """Milliseconds within a year of now, told from there; else nothing. As in `shown` of stepper_machine.lua."""
+    """Milliseconds within a year of now, told from there; else nothing. As in `shown` of machine.lua."""
     if not now or not re.fullmatch(rb"\d{12,}", text) or abs(off := int(text) - now) >= 32_000_000_000:
         return ""
     return "now" if not off else f"(now {'+' if off > 0 else '-'} {abs(off)})"

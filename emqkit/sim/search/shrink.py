@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from emqkit.servers import Server
 from emqkit.sim.history import History
-from emqkit.sim.walk import walk_along
+from emqkit.sim.search.walk import walk_along
 
 __all__ = ["shrink"]
 

@@ -14,19 +14,17 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from emqkit.arguments import whole
 from emqkit.errors import BadArgument
-from emqkit.scripts import ScriptSet
-from emqkit.servers import Server, open_server
-from emqkit.sim.faults import WORDS
+from emqkit.servers import Server
 from emqkit.sim.history import History, Moved
-from emqkit.sim.keyspace import Bench
 from emqkit.sim.promises import PROMISES, Promise
-from emqkit.sim.result import Evidence, Gap, Result, Verdict, Violation, judge
-from emqkit.sim.state import CRASH, LAPSE, LOST, Machine, Outcome
-from emqkit.sim.world import World
+from emqkit.sim.search.bench import Bench
+from emqkit.sim.search.judge import Evidence, Gap, Result, Verdict, Violation, judge
+from emqkit.sim.search.model import CRASH, LAPSE, LOST, Machine, Outcome
+from emqkit.sim.worlds.faults import WORDS
+from emqkit.sim.worlds.world import World
 
-__all__ = ["Explorer", "Progress", "explore"]
+__all__ = ["MOST_STATES", "Explorer", "Progress"]
 
 B_BITS, A_BITS = 12, 26
 A_MASK, B_MASK = (1 << A_BITS) - 1, (1 << B_BITS) - 1
@@ -54,79 +52,8 @@ class Progress:
         )
 
 
-def explore(
-    world: World | str,
-    *,
-    scripts: str | ScriptSet | None = None,
-    server: Server | str | None = None,
-    crashes: int | None = None,
-    lost_replies: int | None = None,
-    lapses: int | None = None,
-    redeliveries: int | None = None,
-    poisons: int | None = None,
-    script_flushes: int | None = None,
-    max_states: int | None = MOST_STATES,
-    max_depth: int | None = None,
-    until: str | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    promises: tuple[Promise, ...] = PROMISES,
-) -> Result:
-    """Try every order of calls, with every placement of the world's faults, and judge each promise.
-
-    Args:
-        world: a `World`, or a scenario's name (see `emqkit explore --list`).
-        scripts: the script set to explore: `published`, `zoo/<mistake>`, a folder of your own Lua, or a `ScriptSet`;
-            left out, the server's own.
-        server: where calls are really made: a server, whose scratch place is used, or a URL; `fake://` if left out.
-        crashes, lost_replies, lapses, redeliveries, poisons, script_flushes: budgets instead of the world's own.
-        max_states: stop after so many states, 1 or more; what is not `broken` is then `unknown`. (Scripts that go
-            wrong can make a world endless: a job reaped while it runs gets a new token each time.)
-        max_depth: expand no state that lies so many moves deep, 1 or more.
-        until: stop once this promise is seen broken.
-        progress: called about once a second.
-        promises: which promises are checked.
-
-    Returns:
-        The result. Interrupted with Ctrl-C, it holds what was known by then.
-
-    Raises:
-        BadArgument: no scenario has this name, or a number is out of its range.
-        ScriptMissing, BadHeader, UnsuitableServer, Unreachable: the scripts or the server cannot be had.
-    """
-    for name, most in (("max_states", max_states), ("max_depth", max_depth)):
-        if most is not None:
-            whole(name, most, at_least=1)
-    if isinstance(world, str):
-        from emqkit.sim.scenarios import scenario
-
-        world = scenario(world)
-    world = world.with_faults(
-        crashes=crashes,
-        lost_replies=lost_replies,
-        lapses=lapses,
-        redeliveries=redeliveries,
-        poisons=poisons,
-        script_flushes=script_flushes,
-    )
-    if scripts is None and isinstance(server, Server):
-        scripts = server.scripts
-    script_set = scripts if isinstance(scripts, ScriptSet) else ScriptSet.load(scripts or "published")
-    opened = open_server(server or "fake://", scripts=script_set) if not isinstance(server, Server) else None
-    base = opened if opened is not None else server
-    assert isinstance(base, Server)
-    try:
-        with base.scratch() as place:
-            place.scripts = script_set
-            explorer = Explorer(world, place, promises)
-            explorer.search(max_states=max_states, max_depth=max_depth, until=until, progress=progress)
-            return explorer.result()
-    finally:
-        if opened is not None:
-            opened.close()
-
-
 class Explorer:
-    """One search, with everything it knows; `explore` is the usual way to it.
+    """One search, with everything it knows; `catalogue.explore` is the usual way to it.
 
     Args:
         world: what is explored.

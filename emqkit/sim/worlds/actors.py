@@ -15,9 +15,9 @@ from typing import Any, ClassVar, Literal
 from emqkit.errors import JobGone, NotDead, ReplyLost
 from emqkit.flows import Flow, Flows
 from emqkit.jobs import Claim, Jobs
+from emqkit.keyspace import FAR_MS
 from emqkit.pump import Pump
 from emqkit.servers.base import Server
-from emqkit.sim.keyspace import FAR_MS
 from emqkit.wire import Done, Program
 
 __all__ = [

@@ -1,0 +1,135 @@
+"""Names for worlds: what a person types becomes a `World`, and the engine below takes nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Any
+
+from emqkit.arguments import whole
+from emqkit.errors import BadArgument
+from emqkit.scripts import ScriptSet
+from emqkit.servers import Server, open_server
+from emqkit.sim.promises import PROMISES, Promise
+from emqkit.sim.search.explore import MOST_STATES, Explorer, Progress
+from emqkit.sim.search.judge import Result
+from emqkit.sim.search.walk import Replay, walk_along
+from emqkit.sim.worlds.mistakes import MISTAKES, Mistake
+from emqkit.sim.worlds.scenarios import SCENARIOS
+from emqkit.sim.worlds.world import World
+
+__all__ = ["explore", "explore_mistake", "mistake", "replay", "scenario"]
+
+
+def scenario(name: str) -> World:
+    """A listed world by name, or that of a mistake of the zoo. Raises `BadArgument` when there is none of that name."""
+    if name in SCENARIOS:
+        return SCENARIOS[name]
+    for one in MISTAKES.values():
+        if name in (one.name, one.world.name):
+            return one.world
+    near = get_close_matches(name, [*SCENARIOS, *MISTAKES], n=1)
+    meant = f"; did you mean {near[0]}?" if near else ";"
+    raise BadArgument("scenario", name, f"is not listed{meant} `emqkit explore --list` names all {len(SCENARIOS)}")
+
+
+def mistake(name: str) -> Mistake:
+    """A mistake by name. Raises `BadArgument` when there is none of that name."""
+    try:
+        return MISTAKES[name]
+    except KeyError:
+        raise BadArgument("mistake", name, f"is none of {', '.join(MISTAKES)}") from None
+
+
+def explore(
+    world: World | str,
+    *,
+    scripts: str | ScriptSet | None = None,
+    server: Server | str | None = None,
+    crashes: int | None = None,
+    lost_replies: int | None = None,
+    lapses: int | None = None,
+    redeliveries: int | None = None,
+    poisons: int | None = None,
+    script_flushes: int | None = None,
+    max_states: int | None = MOST_STATES,
+    max_depth: int | None = None,
+    until: str | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    promises: tuple[Promise, ...] = PROMISES,
+) -> Result:
+    """Try every order of calls, with every placement of the world's faults, and judge each promise.
+
+    Args:
+        world: a `World`, or a scenario's name (see `emqkit explore --list`).
+        scripts: the script set to explore: `published`, `zoo/<mistake>`, a folder of your own Lua, or a `ScriptSet`;
+            left out, the server's own.
+        server: where calls are really made: a server, whose scratch place is used, or a URL; `fake://` if left out.
+        crashes, lost_replies, lapses, redeliveries, poisons, script_flushes: budgets instead of the world's own.
+        max_states: stop after so many states, 1 or more; what is not `broken` is then `unknown`. (Scripts that go
+            wrong can make a world endless: a job reaped while it runs gets a new token each time.)
+        max_depth: expand no state that lies so many moves deep, 1 or more.
+        until: stop once this promise is seen broken.
+        progress: called about once a second.
+        promises: which promises are checked.
+
+    Returns:
+        The result. Interrupted with Ctrl-C, it holds what was known by then.
+
+    Raises:
+        BadArgument: no scenario has this name, or a number is out of its range.
+        ScriptMissing, BadHeader, UnsuitableServer, Unreachable: the scripts or the server cannot be had.
+    """
+    for name, most in (("max_states", max_states), ("max_depth", max_depth)):
+        if most is not None:
+            whole(name, most, at_least=1)
+    if isinstance(world, str):
+        world = scenario(world)
+    world = world.with_faults(
+        crashes=crashes,
+        lost_replies=lost_replies,
+        lapses=lapses,
+        redeliveries=redeliveries,
+        poisons=poisons,
+        script_flushes=script_flushes,
+    )
+    if scripts is None and isinstance(server, Server):
+        scripts = server.scripts
+    script_set = scripts if isinstance(scripts, ScriptSet) else ScriptSet.load(scripts or "published")
+    opened = open_server(server or "fake://", scripts=script_set) if not isinstance(server, Server) else None
+    base = opened if opened is not None else server
+    assert isinstance(base, Server)
+    try:
+        with base.scratch() as place:
+            place.scripts = script_set
+            explorer = Explorer(world, place, promises)
+            explorer.search(max_states=max_states, max_depth=max_depth, until=until, progress=progress)
+            return explorer.result()
+    finally:
+        if opened is not None:
+            opened.close()
+
+
+def explore_mistake(one: Mistake, *, server: Server | str | None = None) -> Result:
+    """Explore a mistake in its world until its promise is seen to break. (Some of these are endless.)"""
+    return explore(one.world, scripts=one.scripts, server=server, until=one.breaks)
+
+
+def replay(
+    saved: dict[str, Any], *, scripts: str | ScriptSet | None = None, server: Server | str | None = None
+) -> Replay:
+    """Make the moves of a saved history again, every call really, on a scratch place of a server.
+
+    Args:
+        saved: what `history.load` read.
+        scripts: another script set than the one it was found with: does that one break, too?
+        server: where; `fake://` if left out.
+
+    Raises:
+        BadArgument: its scenario is not one of the listed ones.
+    """
+    world = scenario(saved["scenario"])
+    given: dict[str, int] = saved["faults"]
+    world = world.with_faults(**given)
+    script_set = scripts if isinstance(scripts, ScriptSet) else ScriptSet.load(scripts or saved["scripts"])
+    return walk_along(world, saved["moves"], saved["promise"], script_set, server)

@@ -1,0 +1,1 @@
+"""The search: states as numbers, every order of calls, and the verdict on what was seen."""
