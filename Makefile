@@ -1,5 +1,5 @@
 # make lab    open the notebooks           make test      everything that must hold, in about ten minutes
-# make lint   mypy and ruff                make verdicts  the explorer's tables       make bench   side by side with others
+# make lint   types, style and layers      make verdicts  the explorer's tables       make bench   side by side with others
 #
 # The first run makes .venv here. Nothing outside this folder is touched; `make clean` takes it all away again.
 
@@ -27,6 +27,7 @@ lint: $(VENV)/installed-test
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check --quiet .
 	$(BIN)/python -m mypy
+	$(BIN)/lint-imports --no-cache
 
 notebooks: $(VENV)/installed-test
 	$(BIN)/python docs/notebooks.py $(ARGS)

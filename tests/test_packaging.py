@@ -100,12 +100,19 @@ def test_every_file_of_the_package_is_in_the_wheel(unpacked: Path) -> None:
     assert {path for path in ours if not (unpacked / path).is_file()} == set()
 
 
+def loaded_by(code: str) -> set[str]:
+    """Which of the heavy packages are there after a few lines."""
+    heavy = ("ipywidgets", "anywidget", "matplotlib", "IPython", "jupyterlab")
+    shown = run(sys.executable, "-c", f"import sys\n{code}\nprint(*[name for name in {heavy} if name in sys.modules])")
+    return set(shown.split())
+
+
 def test_importing_emqkit_brings_in_neither_widgets_nor_plots() -> None:
-    heavy = run(
-        sys.executable,
-        "-c",
-        "import emqkit, sys\n"
-        "for name in ('ipywidgets', 'anywidget', 'matplotlib', 'IPython', 'jupyterlab'):\n"
-        "    if name in sys.modules: print(name)",
-    )
-    assert heavy.split() == []
+    assert loaded_by("import emqkit") == set()
+
+
+def test_only_the_widgets_need_widgets_and_only_a_figure_needs_plots() -> None:
+    files = [path.relative_to(ROOT).with_suffix("") for path in (ROOT / "emqkit").rglob("*.py")]
+    others = [".".join(file.parts).removesuffix(".__init__") for file in files if "widgets" not in file.parts]
+    assert loaded_by(f"import {', '.join(others)}") == set()
+    assert "matplotlib" not in loaded_by("import emqkit.widgets")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from emqkit.errors import BadArgument, UnsuitableServer
+from emqkit.errors import BadArgument
 from emqkit.ids import Minter
 from emqkit.scripts import ScriptSet
 from emqkit.servers.base import Server
 
-__all__ = ["Server", "open_server", "scratch_for"]
+__all__ = ["Server", "open_server"]
 
 LIVE = ("valkey", "valkeys", "redis", "rediss", "unix")
 
@@ -56,11 +56,3 @@ def _open(url: str, scheme: str, scripts: ScriptSet) -> Server:
     from emqkit.servers.live import open_live
 
     return open_live(url, scripts)
-
-
-def scratch_for(server: Server) -> Server:
-    """A private, empty server with the same scripts: embedded where that is installed, else fake."""
-    try:
-        return open_server("embedded://", scripts=server.scripts)
-    except UnsuitableServer:
-        return open_server("fake://", scripts=server.scripts)

@@ -23,6 +23,7 @@ import redis
 from emqkit.errors import BadArgument, EmqError, ReplyLost, Unreachable, UnsuitableServer
 from emqkit.scripts import ScriptSet
 from emqkit.servers.base import CLIENT_OPTIONS, Server
+from emqkit.servers.embedded import open_embedded
 from emqkit.wire import ErrorReply, Reply
 
 __all__ = ["OLDEST", "LiveServer", "open_live"]
@@ -63,7 +64,7 @@ class LiveServer(Server):
         """A private, empty place elsewhere, with the same scripts; the caller closes it. This server is not touched."""
         with self._home_lock:
             if self._home is None:
-                self._home = super().scratch()
+                self._home = _open_home(self.scripts)
             place = self._home.scratch()
         place.scripts = self.scripts
         return place
@@ -73,6 +74,16 @@ class LiveServer(Server):
             if self._home is not None:
                 self._home.close()
                 self._home = None
+
+
+def _open_home(scripts: ScriptSet) -> Server:
+    """Embedded where that is installed, else fake."""
+    try:
+        return open_embedded(scripts)
+    except UnsuitableServer:
+        from emqkit.servers.fake import open_fake  # fakeredis and Lua, which a live server alone does not need
+
+        return open_fake(scripts)
 
 
 def open_live(url: str, scripts: ScriptSet) -> LiveServer:
