@@ -19,6 +19,7 @@ __all__ = [
     "JobGone",
     "JobLocked",
     "NotDead",
+    "NotInCall",
     "NotThisYet",
     "Refused",
     "ReplyLost",
@@ -208,6 +209,21 @@ class ScriptArity(EmqError):
         super().__init__(f"{script}: {why}. Nothing was sent; the header of the Lua file says what it takes.")
         self.script = script
         self.why = why
+
+
+class NotInCall(EmqError, KeyError):
+    """A call was asked for a key or an argument that it does not have under this name."""
+
+    def __init__(self, script: str, what: str, name: str, declared: bool) -> None:
+        why = "this call leaves it out" if declared else f"its header declares no {what} of that name"
+        super().__init__(f"{script}: there is no {what} {name!r}: {why}.")
+        self.script = script
+        self.what = what
+        self.name = name
+        self.declared = declared
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError would show the message quoted
 
 
 class ScriptMissing(EmqError, KeyError):

@@ -184,8 +184,8 @@ def touched(node: Server, does: Callable[[Server], None]) -> list[tuple[tuple[by
 
 def derived(script: Script, given: tuple[bytes, ...], args: tuple[bytes, ...]) -> dict[str, re.Pattern[bytes]]:
     """What the keys look like that the header says are derived, for a call with these keys and arguments."""
-    named_keys, named_args = script.named(given, args)
-    values = dict(named_args) | dict(named_keys)
+    view = script.view(given, args)
+    values = dict(view.args.pairs) | dict(view.keys.pairs)
     patterns = {}
     for name in script.derives:
         start, rest = name.split("..", 1)

@@ -20,6 +20,7 @@ from emqkit.errors import (
     JobGone,
     JobLocked,
     NotDead,
+    NotInCall,
     NotThisYet,
     Refused,
     ReplyLost,
@@ -81,6 +82,11 @@ ONE_OF_EACH: list[tuple[EmqError, dict[str, object], list[str]]] = [
         ScriptArity("claim", "takes 2 keys"),
         {"script": "claim", "why": "takes 2 keys"},
         ["claim", "takes 2 keys", "Nothing was sent", "header"],
+    ),
+    (
+        NotInCall("retry", "argument", "policy", False),
+        {"script": "retry", "what": "argument", "name": "policy", "declared": False},
+        ["retry", "policy", "declares no argument"],
     ),
     (
         ScriptMissing("clam", "published"),

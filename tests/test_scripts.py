@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import pickle
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from emqkit.errors import BadHeader, ScriptArity, ScriptMissing
+from emqkit.errors import BadHeader, NotInCall, ScriptArity, ScriptMissing
 from emqkit.scripts import Argument, Group, Layout, Move, Script, ScriptSet, lua_folder
 
 TRANSITIONS = [
@@ -318,39 +319,91 @@ def test_the_native_models_let_the_refused_flow_layouts_through() -> None:
         ] == [flat]
 
 
-def test_values_get_the_names_the_header_gives_their_positions() -> None:
+# --- a call by its names ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Asked:
+    verb: str
+    keys: tuple[bytes, ...]
+    args: tuple[bytes, ...]
+
+
+FLOW = Asked("enqueue_flow", (b"row", b"counter", b"set", b"one", b"two"), (b"P", b"p", b"2", b"A", b"a", b"B", b"b"))
+
+
+def test_a_view_gives_keys_and_arguments_by_their_names() -> None:
+    view = ScriptSet.load("published").view(FLOW)
+    assert (view.script, view.layout) == ("enqueue_flow", "")
+    assert view.keys["pending"] == b"set"
+    assert view.keys.all("child") == (b"one", b"two")
+    assert (view.args["parent_id"], view.args.text("n")) == (b"P", "2")
+    assert view.args["payload"] == b"p", "the parent's, beside those of the rounds"
+    assert view.args.all("payload") == (b"a", b"b")
+    assert view.args.all("child_id") == (b"A", b"B")
+    assert "child_id" in view.args and "payload" in view.args and "child" not in view.args
+
+
+def test_the_pairs_are_all_positions_in_order() -> None:
     published = ScriptSet.load("published")
-    assert published["enqueue_flow"].named(
-        [b"row", b"counter", b"set", b"one", b"two"], [b"P", b"p", b"2", b"A", b"a", b"B", b"b"]
-    ) == (
-        [
-            ("parent", b"row"),
-            ("dependencies", b"counter"),
-            ("pending", b"set"),
-            ("child 1", b"one"),
-            ("child 2", b"two"),
-        ],
-        [
-            ("parent_id", b"P"),
-            ("payload", b"p"),
-            ("n", b"2"),
-            ("child_id 1", b"A"),
-            ("payload 1", b"a"),
-            ("child_id 2", b"B"),
-            ("payload 2", b"b"),
-        ],
+    view = published.view(FLOW)
+    assert view.keys.pairs == (
+        ("parent", b"row"),
+        ("dependencies", b"counter"),
+        ("pending", b"set"),
+        ("child 1", b"one"),
+        ("child 2", b"two"),
     )
-    _, args = published["complete"].named(values(3), [b"A", b"1", b"base", b"P", b"r", b"xq", b"orders"])
-    assert args[-2:] == [("xq", b"xq"), ("parent_queue", b"orders")]
-    _, args = published["extend_locks"].named(values(1), [b"base", b"5", b"A", b"1", b"B", b"2"])
-    assert args[2:] == [("id 1", b"A"), ("token 1", b"1"), ("id 2", b"B"), ("token 2", b"2")]
-    with pytest.raises(ScriptArity):
-        published["complete"].named(values(9), [])
+    assert [name for name, _ in view.args.pairs] == [
+        *("parent_id", "payload", "n", "child_id 1", "payload 1", "child_id 2", "payload 2")
+    ]
+    args = published["complete"].view(values(3), [b"A", b"1", b"base", b"P", b"r", b"xq", b"orders"]).args
+    assert args.pairs[-2:] == (("xq", b"xq"), ("parent_queue", b"orders"))
+    assert "xq" not in args, "a literal is a word, not a name"
+    args = published["extend_locks"].view(values(1), [b"base", b"5", b"A", b"1", b"B", b"2"]).args
+    assert args.pairs[2:] == (("id 1", b"A"), ("token 1", b"1"), ("id 2", b"B"), ("token 2", b"2"))
+    assert "id 1" not in args, "a number is for the eye; the name is id"
 
 
-def test_names_of_an_optional_tail_bear_no_number() -> None:
-    read = script("-- argv     id [parent policy]")
-    assert read.named([b"row"], [b"A", b"P", b"fp"])[1] == [("id", b"A"), ("parent", b"P"), ("policy", b"fp")]
+def test_a_view_follows_a_learners_header_with_other_positions_and_more() -> None:
+    mine = script("-- keys     pending row", "-- argv     trace token id [why]", name="extend_lock")
+    view = ScriptSet("mine", {"extend_lock": mine}).view(Asked("extend_lock", (b"set", b"hash"), (b"t", b"7", b"A")))
+    assert (view.keys["row"], view.args["id"], view.args["token"]) == (b"hash", b"A", b"7")
+    assert view.args.get("lease") is None
+
+
+def test_what_a_call_leaves_out_is_none_and_what_it_must_have_is_refused_by_name() -> None:
+    read = script("-- argv     id [parent policy]", "-- argv up  id 'up' (child)*")
+    full, short = read.view([b"row"], [b"A", b"P", b"fp"]).args, read.view([b"row"], [b"A"]).args
+    assert full.pairs == (("id", b"A"), ("parent", b"P"), ("policy", b"fp")), "an optional tail bears no number"
+    assert (full.get("policy"), short.get("policy"), short.get("child")) == (b"fp", None, None)
+    assert "policy" in full and "policy" not in short
+    assert short.all("child") == ()
+    with pytest.raises(NotInCall, match=r"sum: there is no argument 'policy': this call leaves it out") as left_out:
+        short["policy"]
+    assert left_out.value.declared
+    with pytest.raises(NotInCall, match=r"no argument 'polcy': its header declares no argument of that name") as typo:
+        short["polcy"]
+    assert not typo.value.declared
+    with pytest.raises(NotInCall, match="no key 'id'"):
+        read.view([b"row"], [b"A"]).keys.text("id")
+
+
+def test_a_call_that_fits_no_layout_or_no_script_has_no_view() -> None:
+    published = ScriptSet.load("published")
+    with pytest.raises(ScriptArity, match="complete: 9 keys"):
+        published.view(Asked("complete", tuple(values(9)), ()))
+    with pytest.raises(ScriptMissing, match="HSET"):
+        published.view(Asked("HSET", (b"row",), (b"state", b"dead")))
+
+
+def test_a_view_is_made_once_and_another_text_has_another() -> None:
+    one, again = (script("-- argv     id token") for _ in range(2))
+    other = script("-- argv     token id")
+    call = ([b"row"], [b"A", b"1"])
+    assert one.view(*call) is again.view(*call)
+    assert (one.view(*call).args["token"], other.view(*call).args["token"]) == (b"1", b"A")
+    assert pickle.loads(pickle.dumps(one.view(*call))) == one.view(*call)
 
 
 def test_a_script_takes_an_argument_if_some_layout_declares_it() -> None:

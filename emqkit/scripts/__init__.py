@@ -1,7 +1,7 @@
 """A script is a Lua file that opens with its contract: what it takes, what it derives, what it answers.
 
-The header is read once and used four times: it checks every call's shape before anything is sent, names the keys and
-arguments that a learner sees, tells the host what a script set can do, and is the catalogue's text. Its grammar:
+The header is read once and used four times: it checks every call's shape before anything is sent, gives every key and
+argument of a call its name, tells the host what a script set can do, and is the catalogue's text. Its grammar:
 
     -- NAME: one sentence
     -- keys     active row                  the layout without a name
@@ -22,16 +22,17 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
-from emqkit.errors import BadHeader, ScriptArity, ScriptMissing
+from emqkit.arguments import to_text
+from emqkit.errors import BadHeader, NotInCall, ScriptArity, ScriptMissing
 
-__all__ = ["Argument", "Group", "Layout", "Move", "Script", "ScriptSet", "lua_folder"]
+__all__ = ["Argument", "CallView", "Group", "Layout", "Move", "Named", "Script", "ScriptSet", "lua_folder"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,79 @@ class Move:
     line: int
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The keys of a call, or its arguments, by the names the header gives their positions.
+
+    `args["id"]` is a value the call must carry, `args.get("policy")` one it may leave out, `args.all("child_id")` every
+    round of a repeated one. The header's literals are no names.
+
+    Attributes:
+        script: which script's header gave the names.
+        what: `key` or `argument`.
+        pairs: all positions in order, literals too; repeated ones are numbered: `child 1`, `child 2`.
+        declared: every name that some layout of the header has here.
+    """
+
+    script: str
+    what: str
+    pairs: tuple[tuple[str, bytes], ...]
+    declared: frozenset[str] = field(repr=False)
+    _single: Mapping[str, bytes] = field(hash=False, compare=False, repr=False)
+    _rounds: Mapping[str, tuple[bytes, ...]] = field(hash=False, compare=False, repr=False)
+
+    def __getitem__(self, name: str) -> bytes:
+        """The value of this name; raises `NotInCall` when the header has no such name, or the call left it out."""
+        try:
+            return self._single[name]
+        except KeyError:
+            raise NotInCall(self.script, self.what, name, name in self.declared) from None
+
+    def get(self, name: str) -> bytes | None:
+        """The value of this name, or None when this call has none: a tail left out, or a header without it."""
+        return self._single.get(name)
+
+    def all(self, name: str) -> tuple[bytes, ...]:
+        """The values of a repeated name, one for each round; empty when this call has none."""
+        return self._rounds.get(name, ())
+
+    def text(self, name: str) -> str:
+        """The value of this name as text (UTF-8, other bytes kept by `surrogateescape`); raises `NotInCall`."""
+        return to_text(self[name])
+
+    def __contains__(self, name: object) -> bool:
+        """Whether this call carries a value of this name, alone or repeated."""
+        return name in self._single or name in self._rounds
+
+
+@dataclass(frozen=True, slots=True)
+class CallView:
+    """A call of a script, read by its header: `call.args[0]` is `view.args["id"]`, wherever the header put it.
+
+    Attributes:
+        script: the script's name.
+        layout: the name of the layout the call has; empty for the one without a name.
+        keys: what the header calls its keys.
+        args: what the header calls its arguments.
+    """
+
+    script: str
+    layout: str
+    keys: Named
+    args: Named
+
+
+class ScriptCall(Protocol):
+    """What can be viewed: a `wire.Call` of a script, or anything with these three."""
+
+    @property
+    def verb(self) -> str: ...
+    @property
+    def keys(self) -> tuple[bytes, ...]: ...
+    @property
+    def args(self) -> tuple[bytes, ...]: ...
+
+
 @dataclass(frozen=True)
 class Script:
     """One Lua file and the contract it opens with.
@@ -113,16 +187,18 @@ class Script:
         moves: the moves of its body, in order.
         source: the whole text, as it is sent.
         path: where it was read, for messages; from `lua/` on if it lies there.
+
+    Two scripts are equal when name and text are.
     """
 
     name: str
-    summary: str
-    layouts: tuple[Layout, ...]
-    derives: tuple[str, ...]
-    replies: tuple[str, ...]
-    moves: tuple[Move, ...]
+    summary: str = field(compare=False)
+    layouts: tuple[Layout, ...] = field(compare=False)
+    derives: tuple[str, ...] = field(compare=False)
+    replies: tuple[str, ...] = field(compare=False)
+    moves: tuple[Move, ...] = field(compare=False)
     source: str = field(repr=False)
-    path: str
+    path: str = field(compare=False)
 
     @classmethod
     def parse(cls, source: str, path: str) -> Script:
@@ -170,18 +246,13 @@ class Script:
         """
         return self._match(keys, args)[0]
 
-    def named(
-        self, keys: Sequence[bytes], args: Sequence[bytes]
-    ) -> tuple[list[tuple[str, bytes]], list[tuple[str, bytes]]]:
-        """The values of KEYS and of ARGV, each with the name the header gives its position.
-
-        Repeated positions are numbered: `child 1`, `child 2`.
+    def view(self, keys: Sequence[bytes], args: Sequence[bytes]) -> CallView:
+        """A call with these keys and arguments, by the names of the header. Remembered, so that asking again is cheap.
 
         Raises:
             ScriptArity: the call fits no layout.
         """
-        _, named_keys, named_args = self._match(keys, args)
-        return named_keys, named_args
+        return _view(self, tuple(keys), tuple(args))
 
     def takes(self, name: str) -> bool:
         """Whether some layout has an argument of this name, such as `policy`: how the host learns what a set can do."""
@@ -191,26 +262,26 @@ class Script:
             for argument in _arguments(layout.argv)
         )
 
-    def _match(self, keys: Sequence[bytes], args: Sequence[bytes]) -> tuple[Layout, Named, Named]:
-        best: tuple[int, Layout, Named, Named] | None = None
+    def _match(self, keys: Sequence[bytes], args: Sequence[bytes]) -> tuple[Layout, _Fitted, _Fitted]:
+        best: tuple[Layout, _Fitted, _Fitted] | None = None
         misfits: list[tuple[Layout, _Misfit]] = []
         for layout in self.layouts:
             try:
                 # Arguments first: the keys' repetitions are counted by an argument.
                 counts = dict.fromkeys((item.count for item in layout.keys + layout.argv if isinstance(item, Group)), 0)
-                named_args, literals = _fit("argument", layout.argv, args, counts)
-                named_keys, _ = _fit("key", layout.keys, keys, counts)
+                fitted_args = _fit("argument", layout.argv, args, counts)
+                fitted_keys = _fit("key", layout.keys, keys, counts)
             except _Misfit as misfit:
                 misfits.append((layout, misfit))
                 continue
-            if best is None or literals > best[0]:
-                best = (literals, layout, named_keys, named_args)
+            if best is None or fitted_args.literals > best[2].literals:
+                best = (layout, fitted_keys, fitted_args)
         if best is None:
             plain = "the plain layout" if len(self.layouts) > 1 else "it"
             came = f"{_count(len(keys), 'key')} and {_count(len(args), 'argument')} came"
             why = (f"{layout.name or plain} takes {layout}: {misfit}" for layout, misfit in misfits)
             raise ScriptArity(self.name, "; ".join((came, *why)))
-        return best[1:]
+        return best
 
 
 @dataclass(frozen=True)
@@ -259,6 +330,15 @@ class ScriptSet:
                 raise ScriptMissing(f"{wanted}/*.lua", f"{root}, nor from here")
         return cls.load("published").overlay(cls(name, _read_folder(folder)))
 
+    def view(self, call: ScriptCall) -> CallView:
+        """A call of one of these scripts, by the names of its header.
+
+        Raises:
+            ScriptMissing: the set has no script of this verb.
+            ScriptArity: the call fits no layout of it.
+        """
+        return self[call.verb].view(call.keys, call.args)
+
     def overlay(self, other: ScriptSet) -> ScriptSet:
         """This set with the scripts of `other` in place of its own, under the name of `other`."""
         return ScriptSet(other.name, {**self.scripts, **other.scripts})
@@ -297,33 +377,58 @@ def lua_folder() -> Path:
 
 # --- does a call fit a layout -----------------------------------------------------------------------------------------
 
-Named = list[tuple[str, bytes]]
+
+@dataclass(slots=True)
+class _Fitted:
+    """The values of a layout that fits, and how many literals met."""
+
+    pairs: list[tuple[str, bytes]] = field(default_factory=list)
+    single: dict[str, bytes] = field(default_factory=dict)
+    rounds: dict[str, list[bytes]] = field(default_factory=dict)
+    literals: int = 0
+
+    def named(self, script: str, what: str, layouts: Iterable[tuple[Item, ...]]) -> Named:
+        declared = frozenset(a.name for items in layouts for a in _arguments(items) if not a.literal)
+        rounds = {name: tuple(values) for name, values in self.rounds.items()}
+        return Named(script, what, tuple(self.pairs), declared, self.single, rounds)
+
+
+@lru_cache(maxsize=1 << 14)  # scripts compare by name and text, so a changed one is another
+def _view(script: Script, keys: tuple[bytes, ...], args: tuple[bytes, ...]) -> CallView:
+    layout, fitted_keys, fitted_args = script._match(keys, args)
+    named_keys = fitted_keys.named(script.name, "key", (one.keys for one in script.layouts))
+    named_args = fitted_args.named(script.name, "argument", (one.argv for one in script.layouts))
+    return CallView(script.name, layout.name, named_keys, named_args)
 
 
 class _Misfit(Exception):
     """Why a call does not fit a layout."""
 
 
-def _fit(what: str, items: tuple[Item, ...], values: Sequence[bytes], counts: dict[str, int]) -> tuple[Named, int]:
-    """Give each value the name of its position, and say how many literals met; fills in what counting arguments say."""
-    named: Named = []
-    literals = 0
+def _fit(what: str, items: tuple[Item, ...], values: Sequence[bytes], counts: dict[str, int]) -> _Fitted:
+    """Give each value the name of its position; fills in what counting arguments say."""
+    fitted = _Fitted()
+    named = fitted.pairs
 
-    def take(argument: Argument, name: str) -> None:
-        nonlocal literals
+    def take(argument: Argument, number: int = 0) -> None:
+        name = f"{argument.name} {number}" if number else argument.name
         place = len(named)
         if place == len(values):
             raise _Misfit(f"{what} {place + 1} ({name}) is missing")
         value = values[place]
         if argument.literal:
-            literals += 1
+            fitted.literals += 1
             if value != argument.name.encode():
                 raise _Misfit(f"{what} {place + 1} is {_quoted(value)}, not {argument}")
+        elif number:
+            fitted.rounds.setdefault(argument.name, []).append(value)
+        else:
+            fitted.single[argument.name] = value
         named.append((name, value))
 
     for item in items:
         if isinstance(item, Argument):
-            take(item, item.name)
+            take(item)
             if what == "argument" and item.name in counts and not item.literal:
                 value = named[-1][1]
                 if not value.isdigit() or len(value) > 9:
@@ -345,10 +450,10 @@ def _fit(what: str, items: tuple[Item, ...], values: Sequence[bytes], counts: di
             rounds = 1
         for number in range(1, rounds + 1):
             for argument in item.arguments:
-                take(argument, f"{argument.name} {number}" if item.count else argument.name)
+                take(argument, number if item.count else 0)
     if len(named) < len(values):
         raise _Misfit(f"{_count(len(values) - len(named), what)} too many")
-    return named, literals
+    return fitted
 
 
 def _shape(what: str, items: tuple[Item, ...]) -> str:

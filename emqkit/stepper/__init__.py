@@ -338,25 +338,25 @@ class _Called:
         given_argv = tuple(to_bytes(str(value) if isinstance(value, int) else value) for value in argv)
         if isinstance(script, Script):
             source, header = script.source, script
-            named = script.named(given_keys, given_argv)
+            view = script.view(given_keys, given_argv)
         else:
             source = script if isinstance(script, str) else to_text(script)
-            header, named = None, None
+            header, view = None, None
             title = re.match(r"-- (\w+):", source)
             if title:
                 try:
                     header = Script.parse(source, f"{title[1]}.lua")
-                    named = header.named(given_keys, given_argv)
+                    view = header.view(given_keys, given_argv)
                 except (BadHeader, ScriptArity):
                     pass  # a server takes any text with any arguments, and the stepper shows what then happens
-        if named is None:
-            named = (
-                [(f"KEYS[{place}]", key) for place, key in enumerate(given_keys, 1)],
-                [(f"ARGV[{place}]", value) for place, value in enumerate(given_argv, 1)],
-            )
+        if view is None:
+            named_keys = tuple((f"KEYS[{place}]", key) for place, key in enumerate(given_keys, 1))
+            named_argv = tuple((f"ARGV[{place}]", value) for place, value in enumerate(given_argv, 1))
+        else:
+            named_keys, named_argv = view.keys.pairs, view.args.pairs
         lines = source.split("\n")
         moves = tuple(Move(m[1].strip(), n) for n, line in enumerate(lines, 1) if (m := _MOVE.fullmatch(line)))
-        return cls(header, source, given_keys, given_argv, tuple(named[0]), tuple(named[1]), moves)
+        return cls(header, source, given_keys, given_argv, named_keys, named_argv, moves)
 
     @property
     def shipped(self) -> bool:

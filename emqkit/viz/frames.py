@@ -325,11 +325,10 @@ class _Making:
         if call.kind != "script":
             return None, {}
         try:
-            script = scripts[call.verb]
-            named_keys, named_argv = script.named(call.keys, call.args)
+            script, view = scripts[call.verb], scripts.view(call)
         except (ScriptMissing, ScriptArity):
             return None, {}
-        return script, {"keys": _shown(named_keys), "argv": _shown(named_argv)}
+        return script, {"keys": _shown(view.keys.pairs), "argv": _shown(view.args.pairs)}
 
 
 def _shown(named: Collection[tuple[str, bytes]]) -> Named:
