@@ -12,7 +12,7 @@ from typing import Any
 from emqkit.errors import ReplyLost
 from emqkit.keyspace import FUTURE, PAST, Keyspace, Part, canonical_reply, parts_of
 from emqkit.servers import Server
-from emqkit.sim.promises import PROMISES, Facts, Move, Promise, remember
+from emqkit.sim.promises import PROMISES, Facts, Move, Promise, at_start, remember
 from emqkit.sim.worlds.actors import Choice, Kit
 from emqkit.sim.worlds.world import World
 from emqkit.snapshot import Ranked, Snapshot, capture, restore
@@ -71,12 +71,9 @@ def enumerate_plainly(
     kit = Kit(server)
     for plan in world.flows if world.landed else ():
         kit.flows.add.program(plan.queue, plan.flow).run(server)
-    facts: set[tuple[Any, ...]] = set()
-    for index in range(len(world.flows) if world.landed else 0):
-        facts |= {("added", index), *(("landed", id) for id in world.ids_of(index))}
     found = Plain()
     start = [_choose(world, kit, n, actor.begin(kit))[0][0] for n, actor in enumerate(world.actors)]
-    stack = [(_look(server), frozenset(facts), tuple(start), world.faults.budget[:3])]
+    stack = [(_look(server), at_start(world), tuple(start), world.faults.budget[:3])]
     while stack:
         if most_calls is not None and found.calls >= most_calls:
             break
@@ -178,7 +175,9 @@ def _moves(
             paused = False
             if call.verb == "claim":
                 paused = bool(place.replies) and place.replies[0] == (1,)
-            move = Move("call", place.program, ((call, reply),), keyspace, after, bool(metrics), paused, ended)
+            move = Move(
+                "call", place.program, ((call, reply),), keyspace, after, server.scripts, bool(metrics), paused, ended
+            )
             if cost is None or world.faults.budget[cost]:
                 for promise in promises:
                     if any(promise.move(world, move, known)):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from emqkit import keys, outbox
 from emqkit.errors import BadArgument, BadFlow, IllFormedId, IllFormedQueue, NotThisYet, ScriptArity, ScriptMissing
@@ -29,7 +29,7 @@ from emqkit.sim.worlds.world import Link, Owed, World
 from emqkit.snapshot import Hash, Text
 from emqkit.wire import Call, Done, ErrorReply, Program, Reply
 
-__all__ = ["PROMISES", "Facts", "Move", "Promise", "names", "remember", "seen"]
+__all__ = ["PROMISES", "Facts", "Move", "Promise", "at_start", "names", "remember", "seen", "trimmed"]
 
 Fact = tuple[Any, ...]
 Facts = frozenset[Fact]
@@ -66,6 +66,7 @@ class Move:
         program: the operation the call belongs to, or None.
         calls: the calls, with their replies: one, unless they stood in MULTI.
         before, after: the keyspace around it.
+        scripts: the set its calls were made with.
         metrics: whether a metric moved.
         began_paused: whether its operation began while its queue was paused.
         ended: the programs that ended with it, and how.
@@ -76,6 +77,7 @@ class Move:
     calls: tuple[tuple[Call[Any], Reply], ...]
     before: Keyspace
     after: Keyspace
+    scripts: ScriptSet
     metrics: bool = False
     began_paused: bool = False
     ended: tuple[tuple[Program[Any], Done[Any]], ...] = ()
@@ -128,6 +130,10 @@ class Promise:
     def lacks(self, world: World, scripts: ScriptSet) -> str | None:
         """None when the script set states the means that it asks for; else what is not stated."""
         return None
+
+    def looks_at(self, what: Literal["part", "state", "move", "end"]) -> bool:
+        """Whether it has something to say of one of the four things."""
+        return getattr(type(self), what) is not getattr(Promise, what)
 
     def part(self, world: World, part: Part) -> Iterator[str]:
         """How one queue's contents break it."""
@@ -229,6 +235,19 @@ def _changed(move: Move) -> bool:
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def at_start(world: World) -> Facts:
+    """What is known before the first move: which flows are there from the start."""
+    if not world.landed:
+        return frozenset()
+    added: set[Fact] = {("added", index) for index in range(len(world.flows))}
+    return frozenset(added | {("landed", id) for index in range(len(world.flows)) for id in world.ids_of(index)})
+
+
+def trimmed(facts: Facts) -> list[bytes]:
+    """The outbox entries that were delivered and trimmed, in a fixed order: what may be delivered once more."""
+    return [fact[2] for fact in sorted(fact for fact in facts if fact[0] == "trimmed")]
 
 
 def remember(world: World, move: Move, facts: Facts, *, trims: bool) -> Facts:

@@ -343,9 +343,7 @@ class Explorer:
         asked = [
             (n, promise)
             for n, promise in enumerate(self.promises)
-            if type(promise).end is not Promise.end
-            and promise.concerns(self.world) is None
-            and promise.ends(self.world) is None
+            if promise.looks_at("end") and promise.concerns(self.world) is None and promise.ends(self.world) is None
         ]
         if not asked or not self.complete:
             return
@@ -391,7 +389,7 @@ class Explorer:
                 if not any(way in witnesses for way in need.split(" or "))
             ]
             ended = promise.ends(self.world)
-            if type(promise).end is not Promise.end and ended is not None:
+            if promise.looks_at("end") and ended is not None:
                 missing.append(ended)
             untried = promise.untried(self.world)
             evidence = Evidence(len(self.states), self.complete, self.depth, (*missing, *unspent), where, untried)

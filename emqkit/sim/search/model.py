@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from emqkit import keys, outbox
@@ -22,7 +22,7 @@ from emqkit.errors import EmqError, ReplyLost
 from emqkit.jobs import Claim
 from emqkit.keyspace import FUTURE, PAST, Keyspace, Part, canonical_reply, home, moved, parts_of
 from emqkit.outbox import Completion, Failure
-from emqkit.sim.promises import PROMISES, Facts, Move, Promise, remember, seen
+from emqkit.sim.promises import PROMISES, Facts, Move, Promise, at_start, remember, seen, trimmed
 from emqkit.sim.search.bench import Bench
 from emqkit.sim.worlds.actors import Actor, Choice, Kit
 from emqkit.sim.worlds.faults import WORDS, Poison
@@ -173,9 +173,9 @@ class Machine:
         self.witnesses: set[str] = set()
         self._effects: dict[tuple[Hashable, int], tuple[tuple[Reply, ...], Hashable, bool]] = {}
         self._trims = world.faults.redeliveries > 0
-        self._state_promises = [(n, p) for n, p in enumerate(promises) if type(p).state is not Promise.state]
-        self._part_promises = [(n, p) for n, p in enumerate(promises) if type(p).part is not Promise.part]
-        self._move_promises = [(n, p) for n, p in enumerate(promises) if type(p).move is not Promise.move]
+        self._state_promises = [(n, p) for n, p in enumerate(promises) if p.looks_at("state")]
+        self._part_promises = [(n, p) for n, p in enumerate(promises) if p.looks_at("part")]
+        self._move_promises = [(n, p) for n, p in enumerate(promises) if p.looks_at("move")]
 
     # --- interning --------------------------------------------------------------------------------------------------
 
@@ -349,12 +349,7 @@ class Machine:
             program.run(server)
         parts, _ = parts_of(capture(server))
         keyspace = self.keyspace_id([self.part_id(part) for part in parts])
-        known: set[tuple[Any, ...]] = set()
-        if self.world.landed:
-            for index in range(len(self.world.flows)):
-                known.add(("added", index))
-                known |= {("landed", id) for id in self.world.ids_of(index)}
-        side = self.side(keyspace, self.cache_id(frozenset()), self.facts_id(frozenset(known)))
+        side = self.side(keyspace, self.cache_id(frozenset()), self.facts_id(at_start(self.world)))
         kinds = [self.kinds.index(actor) for actor in self.world.actors]
         return side, [[number for number, _, _ in self.begin(kind)] for kind in kinds]
 
@@ -414,9 +409,7 @@ class Machine:
             return side, following, self.label(label), ()
         move, after, cache = made
         if ended:
-            move = Move(
-                move.kind, move.program, move.calls, move.before, move.after, move.metrics, move.began_paused, ended
-            )
+            move = replace(move, ended=ended)
         side_after, wrong = self._judge(side, move, after, cache)
         return side_after, following, self.label(label), wrong
 
@@ -477,11 +470,10 @@ class Machine:
                     found.append((after, cost, (), LAPSE, holder))
         faults = self.world.faults
         if faults.redeliveries:
-            for fact in sorted(fact for fact in self.facts[facts] if fact[0] == "trimmed"):
-                if (call := _delivery(fact[2])) is not None:
-                    found.append(
-                        self._outside_call(side, "re-delivery", call, REDELIVERY, fact[2].decode("utf-8", "replace"))
-                    )
+            for entry in trimmed(self.facts[facts]):
+                if (call := _delivery(entry)) is not None:
+                    told = entry.decode("utf-8", "replace")
+                    found.append(self._outside_call(side, "re-delivery", call, REDELIVERY, told))
         for poison in faults.poison if faults.poisons else ():
             if (call := _poisoning(poison, view)) is not None:
                 found.append(self._outside_call(side, "poison", call, POISON, poison.what))
@@ -496,7 +488,9 @@ class Machine:
         keyspace, cache, _ = self.sides[side]
         number = self._call_ids.setdefault(((call,), False), len(self._call_ids))
         replies, after, metrics = self._effect(keyspace, (call,), number, False)
-        move = Move(kind, None, ((call, replies[0]),), self.view(keyspace), self.view(after), metrics)
+        move = Move(
+            kind, None, ((call, replies[0]),), self.view(keyspace), self.view(after), self.bench.server.scripts, metrics
+        )
         if kind == "poison":
             self.witnesses.add("a poison appeared")
         side_after, wrong = self._judge(side, move, after, cache)
@@ -562,7 +556,16 @@ class Machine:
             elif first.verb == "claim":
                 began_paused = True  # it looked at nothing before, so it begins now
         calls = tuple(zip(local.calls, replies, strict=True))
-        return Move("call", local.program, calls, self.view(before), self.view(after), metrics, began_paused)
+        return Move(
+            "call",
+            local.program,
+            calls,
+            self.view(before),
+            self.view(after),
+            self.bench.server.scripts,
+            metrics,
+            began_paused,
+        )
 
     def _judge(self, side: int, move: Move, after: int, cache: int) -> tuple[int, tuple[int, ...]]:
         """The world-side after a move, and what it broke."""

@@ -194,7 +194,7 @@ MOST_ENDS = 100_000
 
 def _at_the_end(walker: Walker, promise: str) -> str:
     """What a promise about ends says here, if it goes on saying so wherever fault-free moves lead from here."""
-    asked = [one for one in walker.promises if one.name == promise and type(one).end is not Promise.end]
+    asked = [one for one in walker.promises if one.name == promise and one.looks_at("end")]
     if not asked or asked[0].ends(walker.world) is not None:
         return ""
     machine = walker.machine
