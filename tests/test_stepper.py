@@ -18,9 +18,11 @@ from emqkit.scripts import Argument, Group, Item, Layout, Script, ScriptSet, lua
 from emqkit.servers import Server, open_server
 from emqkit.servers.embedded import EmbeddedServer
 from emqkit.snapshot import Hash, Items, Ranked, Snapshot, Text, Value, capture, digest, restore
-from emqkit.stepper import Fault, Stepped, _Clock, _codec, step, step_call
+from emqkit.stepper import Fault, Stepped, step, step_call
 from emqkit.stepper import machine as stepper_machine
+from emqkit.stepper.compare import Clock
 from emqkit.stepper.machine import Ending, Job, run_apart, run_here
+from emqkit.stepper.run import codec
 from emqkit.trace import CallRecord
 from emqkit.wire import Call, ErrorReply, Flush, Reply
 
@@ -447,7 +449,7 @@ LIVE_CONVERSIONS = [
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Step in this process, as if every text were the kit's own: a hundred children would take long."""
-    monkeypatch.setattr("emqkit.stepper._Called.shipped", True)
+    monkeypatch.setattr("emqkit.stepper.run._Called.shipped", True)
 
 
 @pytest.mark.parametrize("source", CONVERSIONS)
@@ -494,7 +496,7 @@ def test_nothing_but_the_clock_may_differ(server: Server, key: str) -> None:
 
 
 def test_a_small_number_is_never_taken_for_a_time() -> None:
-    clock = _Clock(ours=1_796_057_897_000_000, earliest=1_796_057_897_001_000, latest=1_796_057_897_009_000)
+    clock = Clock(ours=1_796_057_897_000_000, earliest=1_796_057_897_001_000, latest=1_796_057_897_009_000)
     assert clock.explains(1_796_057_897_000, 1_796_057_897_004)
     assert clock.explains(1_796_057_927_000, 1_796_057_927_004)  # a lease of 30 seconds
     assert clock.explains(101_796_057_897_000, 101_796_057_897_004)  # and one of three thousand years
@@ -861,7 +863,7 @@ def test_a_command_has_no_lines() -> None:
 
 # --- the machine ------------------------------------------------------------------------------------------------------
 
-JOB = Job(source=b"", codec=_codec(), withheld=(), keys=(b"k",), argv=(), line_budget=1000)
+JOB = Job(source=b"", codec=codec(), withheld=(), keys=(b"k",), argv=(), line_budget=1000)
 CAUGHT = b"while true do pcall(function() redis.call('GET', KEYS[1]) end) end"
 
 

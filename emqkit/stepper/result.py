@@ -1,0 +1,248 @@
+"""What a stepped run was: its lines, its calls, how it ended and whether a real run ended alike."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+from emqkit.arguments import to_text
+from emqkit.errors import BadArgument
+from emqkit.scripts import Script
+from emqkit.servers import Server
+from emqkit.snapshot import Change, Snapshot, diff, digest
+from emqkit.stepper.commands import eval_of, ways_out
+from emqkit.wire import Flush, Reply
+
+__all__ = ["Asked", "Fault", "Line", "Moment", "Stepped", "counted", "shown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line about to run.
+
+    Attributes:
+        number: of the line, from 1.
+        move: the `-- move:` it belongs to; inside a function, that of the line which called it.
+        locals: name and shown value of each local in scope, before the line runs. Readings of the clock show as `now`.
+    """
+
+    number: int
+    move: str | None
+    locals: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A `redis.call` or `redis.pcall` of the script, with its answer.
+
+    Attributes:
+        args: the command and its arguments, as text went out; a number in its shortest form.
+        reply: what came back; a status is bytes, false is None.
+        line: which line asked.
+        before: the keys just before the call.
+        after: and just after it.
+        start: as they were before the script.
+    """
+
+    args: tuple[bytes, ...]
+    reply: Reply
+    line: int
+    before: Snapshot = field(repr=False)
+    after: Snapshot = field(repr=False)
+    start: Snapshot = field(repr=False)
+
+    @property
+    def call_text(self) -> str:
+        """The call as a line of text; a time is told from the script's `now`."""
+        return " ".join(told(word, self.after.now) for word in self.args)
+
+    @property
+    def reply_text(self) -> str:
+        """The answer as the script sees it; that of `TIME` is `now`."""
+        if self.args == (self.args[0],) and self.args[0].upper() == b"TIME":
+            return "now"
+        return "false" if self.reply is None else shown(self.reply, self.after.now)
+
+    @cached_property
+    def diff(self) -> tuple[Change, ...]:
+        """What this call changed."""
+        return diff(self.before, self.after)
+
+    @cached_property
+    def diff_so_far(self) -> tuple[Change, ...]:
+        """What the script has changed, this call included."""
+        return diff(self.start, self.after)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a script did not end as it should.
+
+    Attributes:
+        line: where, from 1; 0 when it cannot be said.
+        text: what was raised, with its code first as a server words it; or why it was stopped.
+        stopped: whether the stepper stopped it, which no server would have done in this way.
+    """
+
+    line: int
+    text: str
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A line with the calls made while it ran, and the keys once it had."""
+
+    line: Line
+    asked: tuple[Asked, ...]
+    after: Snapshot = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """A script's whole run.
+
+    Attributes:
+        script: the script with its header; None when its text has none that can be read.
+        source: its text.
+        keys: KEYS, each with its name in the header.
+        argv: ARGV, each with its name in the header.
+        events: every line and every call, in order.
+        reply: what a caller would get; None too when the script was stopped.
+        error: where and why it failed or was stopped, or None. The writes before it stay.
+        before: the keys it touched as they were; for a recorded call, all of them.
+        after: as they are at the end.
+        agrees: whether one real EVAL from the same start left the same keys and gave the same reply, readings of the
+            clock apart; None when that was not tried.
+        agreement: the same as a sentence, with the first differences.
+        atomic_reply: the reply of that EVAL.
+        atomic_after: the keys it left.
+        server_kind: where the calls were answered, `fake` or `embedded`.
+    """
+
+    script: Script | None
+    source: str = field(repr=False)
+    keys: tuple[tuple[str, bytes], ...]
+    argv: tuple[tuple[str, bytes], ...]
+    events: tuple[Line | Asked, ...] = field(repr=False)
+    reply: Reply
+    error: Fault | None
+    before: Snapshot = field(repr=False)
+    after: Snapshot = field(repr=False)
+    agrees: bool | None
+    agreement: str
+    atomic_reply: Reply
+    atomic_after: Snapshot | None = field(repr=False)
+    server_kind: Literal["fake", "embedded", "live"]
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """The lines that ran, in order."""
+        return tuple(event for event in self.events if isinstance(event, Line))
+
+    @cached_property
+    def asked(self) -> tuple[Asked, ...]:
+        """The calls it made, in order."""
+        return tuple(event for event in self.events if isinstance(event, Asked))
+
+    @cached_property
+    def diff(self) -> tuple[Change, ...]:
+        """What it changed; after an error, the writes that stay."""
+        return diff(self.before, self.after)
+
+    @cached_property
+    def moments(self) -> tuple[Moment, ...]:
+        """Line by line, with the calls of each: what a player shows one after the other."""
+        grouped: list[tuple[Line, list[Asked]]] = []
+        for event in self.events:
+            if isinstance(event, Line):
+                grouped.append((event, []))
+            elif grouped:
+                grouped[-1][1].append(event)
+        after, moments = self.before, []
+        for line, asked in grouped:
+            after = asked[-1].after if asked else after
+            moments.append(Moment(line, tuple(asked), after))
+        return tuple(moments)
+
+    @property
+    def atomic_state_digest(self) -> str | None:
+        """The fingerprint of what the EVAL left (`emqkit.snapshot.digest`)."""
+        return None if self.atomic_after is None else digest(self.atomic_after)
+
+    @property
+    def name(self) -> str:
+        """What the script is called."""
+        return "the script" if self.script is None else self.script.name
+
+    @property
+    def sentence(self) -> str:
+        """The run in a sentence or three; holds no reading of a clock."""
+        ran = f"{self.name} ran {counted(len(self.lines), 'line')} and made {counted(len(self.asked), 'call')}"
+        if self.error is None:
+            end = f"{ran}; {counted(len(self.diff), 'change')}."
+        else:
+            where = f" in line {self.error.line}" if self.error.line else ""
+            how = "was stopped" if self.error.stopped else "failed"
+            made = counted(len(self.diff), "change")
+            stay = {0: "It had changed nothing", 1: f"The {made} before that stays"}.get(
+                len(self.diff), f"The {made} before that stay"
+            )
+            end = f"{ran}, then {how}{where}: {self.error.text}. {stay}."
+        return f"{end} {self.agreement}"
+
+    def commit(self, server: Server) -> Reply:
+        """Run the call for real on this server, by EVAL, and return its reply.
+
+        Raises:
+            BadArgument: the script was stopped, so it would keep a server busy or reach what it must not.
+            Unreachable, ReplyLost: as every round trip.
+        """
+        if self.error is not None and self.error.stopped:
+            raise BadArgument("script", self.name, f"was stopped by the stepper ({self.error.text})")
+        if server.kind == "fake" and (names := ways_out(self.source)):
+            raise BadArgument("script", self.name, f"names {names}, and the fake server's Lua is not closed in")
+        (reply,) = server.round_trip(Flush((eval_of(self.source, values(self.keys), values(self.argv)),)))
+        return reply
+
+    def __repr__(self) -> str:
+        return f"<{self.sentence}>"
+
+
+def values(named: Iterable[tuple[str, bytes]]) -> tuple[bytes, ...]:
+    return tuple(value for _, value in named)
+
+
+def counted(number: int, what: str) -> str:
+    """`1 line`, `2 lines`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def shown(reply: Reply, now: int = 0) -> str:
+    """A reply in a sentence; with a `now`, times are told from it."""
+    if isinstance(reply, tuple):
+        return f"[{', '.join(shown(item, now) for item in reply)}]"
+    if isinstance(reply, bytes):
+        return _from_now(reply, now) or _quoted(reply)
+    return "nothing" if reply is None else str(reply)
+
+
+def told(word: bytes, now: int) -> str:
+    """A word of a call: bare when it can stand so."""
+    return _from_now(word, now) or (to_text(word) if re.fullmatch(rb"[!#-~]+", word) else _quoted(word))
+
+
+def _quoted(text: bytes) -> str:
+    decoded = text.decode("utf-8", "backslashreplace")
+    return json.dumps(decoded if len(decoded) <= 60 else decoded[:59] + "…", ensure_ascii=False)
+
+
+def _from_now(text: bytes, now: int) -> str:
+    """Milliseconds within a year of now, told from there; else nothing. As in `shown` of machine.lua."""
+    if not now or not re.fullmatch(rb"\d{12,}", text) or abs(off := int(text) - now) >= 32_000_000_000:
+        return ""
+    return "now" if not off else f"(now {'+' if off > 0 else '-'} {abs(off)})"
