@@ -129,10 +129,12 @@ class Session:
         self.python.stdout.close()
 
 
-# Whoever runs the tests in the background has them ignore SIGINT, and a Python that begins so goes on so.
+# Tests in the background ignore SIGINT, those under nohup SIGHUP, and a Python that begins so goes on so.
 START = """
     import os, signal, sys, time
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     from emqkit.servers.embedded import start_process
     process = start_process(wheel=os.environ.get("WHEEL"))
     print(process.pid, process.supervisor_pid, process.folder, flush=True)
