@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
+
 from emqkit import ids
 from emqkit.errors import IllFormedQueue
 
@@ -38,7 +40,7 @@ __all__ = [
     "text",
 ]
 
-SLOTS = 16384
+SLOTS = REDIS_CLUSTER_HASH_SLOTS
 
 SETS = ("pending", "active", "schedule", "dead")
 """The four state sets of a queue."""
@@ -127,32 +129,10 @@ def parse(key: bytes) -> ParsedKey | None:
     return ParsedKey(queue, name or "row", id)
 
 
-def _crc16_table() -> tuple[int, ...]:
-    table = []
-    for byte in range(256):
-        crc = byte << 8
-        for _ in range(8):
-            crc = ((crc << 1) ^ 0x1021 if crc & 0x8000 else crc << 1) & 0xFFFF
-        table.append(crc)
-    return tuple(table)
-
-
-_CRC16 = _crc16_table()
-
-
 def slot(key: str | bytes) -> int:
     """The cluster slot of a key, 0–16383: CRC16-XMODEM of its hashtag, or of the whole key when it has none.
 
     The hashtag is what stands between the first `{` and the next `}`; an empty one does not count, and later braces
     are not tried (Valkey's cluster specification; Flows dive 03).
     """
-    data = text(key) if isinstance(key, str) else key
-    opened = data.find(b"{")
-    if opened >= 0:
-        closed = data.find(b"}", opened + 1)
-        if closed > opened + 1:
-            data = data[opened + 1 : closed]
-    crc = 0
-    for byte in data:
-        crc = ((crc << 8) & 0xFFFF) ^ _CRC16[(crc >> 8) ^ byte]
-    return crc % SLOTS
+    return key_slot(text(key) if isinstance(key, str) else key)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from watch import EVERY_BYTE, A, B, C, D, E, F, P, Q, everything, fall_due, lapse, wire
 
 from emqkit import keys, transitions
@@ -277,3 +279,8 @@ def test_a_child_elsewhere_is_out_of_reach_for_its_parents_node(node: Server) ->
     with pytest.raises(Refused, match="MOVED|CLUSTERDOWN"):
         Flows(node).add(QUEUE, Flow("p", [Child("x", id=A, queue=ELSEWHERE)], id=P))
     assert Jobs(node).state(QUEUE, P) == "awaiting_children"  # parent first, and held
+
+
+@given(key=st.binary(max_size=40) | st.text("{}ab", max_size=12).map(str.encode))
+def test_slots_are_what_the_server_computes(node: Server, key: bytes) -> None:
+    assert keys.slot(key) == node.client.execute_command("CLUSTER KEYSLOT", key)

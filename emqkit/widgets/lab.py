@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from html import escape
-from importlib import resources
 from typing import Any
 
 import ipywidgets as widgets
@@ -22,22 +20,17 @@ from emqkit.servers import Server, open_server
 from emqkit.snapshot import Snapshot, capture, restore
 from emqkit.trace import CallRecord, Step, Trace
 from emqkit.viz.theme import theme_css
-from emqkit.widgets.player import Sentence, StepPlayer
+from emqkit.widgets.player import HERE, Sentence, StepPlayer
 from emqkit.wire import Flush, Program
 from emqkit.words.reading import short
 
 __all__ = ["Crashes", "GapPicker", "Lab", "ServedLab", "Table", "Tape", "many", "private"]
 
 
-@cache
-def _css(name: str) -> str:
-    return resources.files("emqkit.widgets").joinpath(name).read_text("utf-8")
-
-
 def _style(scope: str) -> str:
     """The style sheet of a lab, or of its twin: what both show, and for the lab its controls."""
-    own = _css("lab.css") if scope == ".emqkit-lab" else ""
-    return f"<style>{theme_css(scope)}{own}{_css('panel.css')}</style>"
+    files = ("lab.css", "panel.css") if scope == ".emqkit-lab" else ("panel.css",)
+    return f"<style>{theme_css(scope)}{''.join((HERE / name).read_text('utf-8') for name in files)}</style>"
 
 
 def many(count: int, noun: str, nouns: str = "") -> str:

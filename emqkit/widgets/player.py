@@ -12,8 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection
-from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, Literal
 
 import anywidget
@@ -26,10 +25,7 @@ from emqkit.viz.theme import BOARD_CSS, theme_css
 
 __all__ = ["Sentence", "StepPlayer"]
 
-
-@cache
-def _file(name: str) -> str:
-    return resources.files("emqkit.widgets").joinpath(name).read_text("utf-8")
+HERE = Path(__file__).parent
 
 
 class Sentence(str):
@@ -55,7 +51,7 @@ class StepPlayer(anywidget.AnyWidget):
         BadArgument: there is no such step.
     """
 
-    _esm = traitlets.Unicode().tag(sync=True)
+    _esm = HERE / "player.js"
     _css = traitlets.Unicode().tag(sync=True)
     payload = traitlets.Dict().tag(sync=True)
     twin_key = traitlets.Unicode().tag(sync=True)
@@ -74,13 +70,9 @@ class StepPlayer(anywidget.AnyWidget):
         text = json.dumps(self._film.payload(), sort_keys=True, ensure_ascii=True)
         self._key = hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    @traitlets.default("_esm")
-    def _read_esm(self) -> str:
-        return _file("player.js")
-
     @traitlets.default("_css")
     def _read_css(self) -> str:
-        return theme_css(".emqkit-player") + BOARD_CSS + _file("player.css")
+        return theme_css(".emqkit-player") + BOARD_CSS + (HERE / "player.css").read_text("utf-8")
 
     @traitlets.validate("index")
     def _within(self, proposal: Any) -> int:
