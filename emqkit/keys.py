@@ -125,7 +125,9 @@ def parse(key: bytes) -> ParsedKey | None:
         return None
     if not rest.startswith("job:"):
         return ParsedKey(queue, rest)
-    id, _, name = rest[4:].partition(":")
+    id, colon, name = rest[4:].partition(":")
+    if colon and name in ("", "row"):  # neither is the row, which is called `row` here, nor any other key of a job's
+        return ParsedKey(queue, rest)
     return ParsedKey(queue, name or "row", id)
 
 

@@ -1,51 +1,114 @@
-"""A keyspace as the explorer holds it: cut by queue, without clock readings, each part interned and parsed once.
+"""The one reading of a snapshot: queue by queue, who is in which set, what each row says, what each parent waits for.
 
-A lease or a due time is only past or future here. Worlds ask for leases far away (`FAR_MS`), so nothing lapses by
-itself: a lapse is a move that puts one score into the past.
+    held = Keyspace.of(capture(server))
+    held["orders"].state("JOB…"), held["orders"].places("JOB…"), held["orders"].parents
+
+Sentences, pictures, labs and promises all read a keyspace here, so that they cannot disagree about it. Nothing is left
+out: a key that is not the protocol's, or holds another type than it should, is a `Stranger`.
+
+`parts_of` makes the same canonical, for the explorer and for fingerprints: metrics are left out, and a lease or a due
+time is only past or future. Worlds ask for leases far away (`FAR_MS`), so nothing lapses by itself: a lapse is a move
+that puts one score into the past.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from emqkit import keys, outbox
+from emqkit.arguments import to_text
 from emqkit.outbox import Completion, Failure, Poison
-from emqkit.snapshot import Hash, Items, Ranked, Snapshot, Text, Value
+from emqkit.snapshot import Hash, Items, Ranked, Snapshot, Text, Value, flat
 from emqkit.wire import Call, ErrorReply, Reply
 
-__all__ = ["FAR_MS", "FUTURE", "PAST", "Keyspace", "Part", "canonical_reply", "home", "moved", "parts_of"]
+__all__ = [
+    "FAR_MS",
+    "FUTURE",
+    "PAST",
+    "POLICIES",
+    "WHOLE",
+    "FanIn",
+    "Keyspace",
+    "Part",
+    "Stranger",
+    "canonical_reply",
+    "digest",
+    "home",
+    "known",
+    "moved",
+    "parts_of",
+]
 
 FAR_MS = 10**14
 """A lease or delay no run outlives, in milliseconds (three thousand years)."""
 
 PAST = 1.0
 FUTURE = 2.0 * FAR_MS
-"""The two scores a lease or a due time has here."""
+"""The two scores a lease or a due time has in a canonical keyspace."""
 
 NOW_MS = 1_704_067_200_000
 """The instant snapshots of a world are shown at: between `PAST` and `FUTURE`, and always the same."""
 
+WHOLE = ("state", "attempts", "payload")
+"""The three fields every row has."""
+
+POLICIES = {b"fp": "fail", b"id": "ignore"}
+"""What the protocol's two policy codes tell a parent's queue to do with a child's death."""
+
 TIMED = ("active", "schedule")
+_FANS = ("processed", "unsuccessful", "failed")
+_OF_A_QUEUE = dict.fromkeys(keys.SETS, "zset") | {
+    "flow:outbox": "list",
+    "meta": "hash",
+    "metrics:completed": "hash",
+    "metrics:failed": "hash",
+}
+_OF_A_JOB = dict.fromkeys(("row", *_FANS), "hash") | {"dependencies": "string", "logs": "list"}
+_ONLY_FIELD = {"meta": b"paused", "metrics:completed": b"count", "metrics:failed": b"count"}
+
+
+def known(at: keys.ParsedKey) -> bool:
+    """Whether the key is one of the protocol's."""
+    return at.name in (_OF_A_QUEUE if at.id is None else _OF_A_JOB)
+
+
+@dataclass(frozen=True, slots=True)
+class FanIn:
+    """What a parent waits for and what it has: its counter as stored, and three hashes, child id → bytes."""
+
+    counter: bytes | None = None
+    processed: Mapping[str, bytes] = field(default_factory=dict)
+    unsuccessful: Mapping[str, bytes] = field(default_factory=dict)
+    failed: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stranger:
+    """A key that is not the protocol's, or whose type is not the one the protocol gives it."""
+
+    key: bytes
+    value: Value
+    why: str
+
+
+# --- one queue --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Part:
-    """Everything one queue holds, canonical: equal for equal contents, whatever the clock, metrics left out."""
+    """Everything one queue holds, read on demand and once. Ids and field names are text, lossless.
+
+    Attributes:
+        queue: its name; empty for the keys that are of no queue.
+        snapshot: the keys as they were captured, or canonical (`parts_of`). Parts are equal when these are.
+    """
 
     queue: str
     snapshot: Snapshot
-    _parsed: dict[str, dict[str, Value]] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        parsed: dict[str, dict[str, Value]] = {"": {}}
-        for name, value in self.snapshot.entries:
-            key = keys.parse(name)
-            if key is not None:
-                parsed.setdefault(key.id or "", {})[key.name] = value
-        object.__setattr__(self, "_parsed", parsed)
 
     def __hash__(self) -> int:
         return self._hash
@@ -54,30 +117,48 @@ class Part:
     def _hash(self) -> int:
         return hash((self.queue, self.snapshot.entries))
 
-    def members(self, name: str) -> Mapping[str, float]:
-        """A state set: id → score."""
-        return self._sets[name]
+    @cached_property
+    def _parsed(self) -> Mapping[str | None, Mapping[str, Value]]:
+        """The queue's own keys under None and a job's under its id, each by the name the protocol has for it."""
+        parsed: dict[str | None, dict[str, Value]] = {None: {}}
+        for name, value in self.snapshot.entries:
+            if (key := keys.parse(name)) is not None:
+                parsed.setdefault(key.id, {})[key.name] = value
+        return parsed
+
+    def of(self, id: str | None) -> Mapping[str, Value]:
+        """Every key of an id, `row`, `dependencies` and so on; for None the queue's own, such as `meta`."""
+        return self._parsed.get(id, {})
+
+    # --- its sets -------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _sets(self) -> dict[str, dict[str, float]]:
+    def sets(self) -> Mapping[str, Mapping[str, float]]:
+        """The four state sets by name: id → score."""
         sets: dict[str, dict[str, float]] = {}
         for name in keys.SETS:
-            value = self._parsed[""].get(name)
+            value = self.of(None).get(name)
             pairs = value.members if isinstance(value, Ranked) else ()
-            sets[name] = {_text(member): score for member, score in pairs}
+            sets[name] = {to_text(member): score for member, score in pairs}
         return sets
 
+    def members(self, name: str) -> Mapping[str, float]:
+        """A state set: id → score."""
+        return self.sets[name]
+
     def places(self, id: str) -> tuple[str, ...]:
-        """Which of the four sets hold an id."""
-        return tuple(name for name, members in self._sets.items() if id in members)
+        """Which of the four sets hold an id: one, or none; more only where something went wrong."""
+        return tuple(name for name, members in self.sets.items() if id in members)
+
+    # --- its jobs -------------------------------------------------------------------------------------------------
 
     @cached_property
     def rows(self) -> Mapping[str, Mapping[str, bytes]]:
         """Every row: id → field → value."""
         return {
-            id: {_text(name): content for name, content in row.fields}
+            id: {to_text(name): content for name, content in row.fields}
             for id, named in self._parsed.items()
-            if id and isinstance(row := named.get("row"), Hash)
+            if id is not None and isinstance(row := named.get("row"), Hash)
         }
 
     def row(self, id: str) -> Mapping[str, bytes] | None:
@@ -87,16 +168,43 @@ class Part:
     def state(self, id: str) -> str | None:
         """What a row says of its state; None without a row, or without that field."""
         value = self.rows.get(id, {}).get("state")
-        return None if value is None else _text(value)
+        return None if value is None else to_text(value)
 
-    def hash(self, id: str, name: str) -> Mapping[str, bytes]:
-        """A parent's `processed`, `failed` or `unsuccessful`: child id → value."""
-        value = self._parsed.get(id, {}).get(name)
-        return {_text(name): content for name, content in value.fields} if isinstance(value, Hash) else {}
+    @cached_property
+    def ids(self) -> frozenset[str]:
+        """Every id that has a row or stands in a set."""
+        return frozenset(self.rows).union(*self.sets.values())
+
+    @cached_property
+    def logs(self) -> Mapping[str, tuple[bytes, ...]]:
+        """What handlers logged, by id."""
+        return {
+            id: lines.items
+            for id, named in self._parsed.items()
+            if id is not None and isinstance(lines := named.get("logs"), Items)
+        }
+
+    # --- its parents ----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def parents(self) -> Mapping[str, FanIn]:
+        """The fan-in of every id that has a counter or one of the three hashes."""
+        found = {}
+        for id, named in self._parsed.items():
+            counter = named.get("dependencies")
+            hashes = {name: self.hash(id, name) for name in _FANS if isinstance(named.get(name), Hash)}
+            if id is not None and (hashes or isinstance(counter, Text)):
+                found[id] = FanIn(counter.value if isinstance(counter, Text) else None, **hashes)
+        return found
+
+    def hash(self, id: str | None, name: str) -> Mapping[str, bytes]:
+        """A hash of an id, such as a parent's `processed` (child id → value); of None the queue's own."""
+        value = self.of(id).get(name)
+        return {to_text(name): content for name, content in value.fields} if isinstance(value, Hash) else {}
 
     def counter(self, id: str) -> int | None:
         """A parent's `dependencies`; None when there is none, or it is no number."""
-        value = self._parsed.get(id, {}).get("dependencies")
+        value = self.of(id).get("dependencies")
         if not isinstance(value, Text):
             return None
         try:
@@ -104,24 +212,23 @@ class Part:
         except ValueError:
             return None
 
-    def of(self, id: str) -> Mapping[str, Value]:
-        """Every key of an id: `row`, `dependencies` and so on."""
-        return self._parsed.get(id, {})
-
-    def own(self, name: str) -> Value | None:
-        """A key of the queue itself, such as `meta`."""
-        return self._parsed[""].get(name)
+    # --- the queue's own keys -------------------------------------------------------------------------------------
 
     @cached_property
     def paused(self) -> bool:
         """Whether the queue is paused."""
-        meta = self.own("meta")
-        return isinstance(meta, Hash) and meta.get(b"paused") is not None
+        return "paused" in self.hash(None, "meta")
+
+    @cached_property
+    def counts(self) -> Mapping[str, bytes]:
+        """The metrics as they are stored: `completed` and `failed`, those that there are. Never canonical."""
+        stored = {name: self.hash(None, f"metrics:{name}").get("count") for name in ("completed", "failed")}
+        return {name: count for name, count in stored.items() if count is not None}
 
     @cached_property
     def entries(self) -> tuple[bytes, ...]:
         """What stands in the outbox, oldest first."""
-        value = self.own("flow:outbox")
+        value = self.of(None).get("flow:outbox")
         return value.items if isinstance(value, Items) else ()
 
     @cached_property
@@ -132,24 +239,43 @@ class Part:
     @cached_property
     def kept(self) -> frozenset[bytes]:
         """Every entry in any list of the queue: the outbox, and wherever a set puts poison aside."""
-        lists = (value for value in self._parsed[""].values() if isinstance(value, Items))
+        lists = (value for value in self.of(None).values() if isinstance(value, Items))
         return frozenset(item for value in lists for item in value.items)
 
     @cached_property
-    def ids(self) -> frozenset[str]:
-        """Every id that has a row or stands in a set."""
-        return frozenset(self.rows).union(*self._sets.values())
+    def strangers(self) -> tuple[Stranger, ...]:
+        """The keys here that are not the protocol's, or hold what they should not."""
+        strange = ((key, value, _strange(key, value)) for key, value in self.snapshot.entries)
+        return tuple(Stranger(key, value, why) for key, value, why in strange if why)
 
 
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "surrogateescape")
+def _strange(key: bytes, value: Value) -> str:
+    """Why a key is a stranger; empty when it is as the protocol has it."""
+    at = keys.parse(key)
+    if at is None or not known(at):
+        return f"a {value.type}, not one of the protocol's keys"
+    wanted = (_OF_A_QUEUE if at.id is None else _OF_A_JOB)[at.name]
+    if value.type != wanted:
+        return f"a {value.type} where the protocol has a {wanted}"
+    only = _ONLY_FIELD.get(at.name) if at.id is None else None
+    if only is not None and isinstance(value, Hash) and [name for name, _ in value.fields] != [only]:
+        return f"a {value.type} with other fields than the protocol gives it"
+    return ""
+
+
+# --- all of them ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Keyspace:
-    """The parts of all queues, in order of their names."""
+    """The parts of all queues, in order of their names; keys of no queue are a part without a name, the first."""
 
     parts: tuple[Part, ...]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Keyspace:
+        """A snapshot as it was captured: metrics and clock readings as they are."""
+        return cls(_cut(snapshot.entries, snapshot.now))
 
     @cached_property
     def _by_queue(self) -> dict[str, Part]:
@@ -158,6 +284,16 @@ class Keyspace:
     def __getitem__(self, queue: str) -> Part:
         return self._by_queue.get(queue) or Part(queue, Snapshot())
 
+    @property
+    def queues(self) -> tuple[Part, ...]:
+        """The parts that are queues."""
+        return tuple(part for part in self.parts if part.queue)
+
+    @property
+    def strangers(self) -> tuple[Stranger, ...]:
+        """The keys that are of no queue."""
+        return self[""].strangers
+
     @cached_property
     def snapshot(self) -> Snapshot:
         """All of it as one snapshot, its clock standing at `NOW_MS`."""
@@ -165,9 +301,21 @@ class Keyspace:
         return Snapshot(tuple(entries), NOW_MS)
 
 
+def _cut(entries: Iterable[tuple[bytes, Value]], now: int) -> tuple[Part, ...]:
+    """One part for each queue that has a key here."""
+    held: dict[str, list[tuple[bytes, Value]]] = {}
+    for name, value in entries:
+        key = keys.parse(name)
+        held.setdefault("" if key is None else key.queue, []).append((name, value))
+    return tuple(Part(queue, Snapshot(tuple(own), now)) for queue, own in sorted(held.items()))
+
+
+# --- canonical --------------------------------------------------------------------------------------------------------
+
+
 def parts_of(snapshot: Snapshot) -> tuple[tuple[Part, ...], frozenset[bytes]]:
-    """A captured snapshot cut by queue and made canonical, and its metrics as `key=count`, left out of the parts."""
-    entries: dict[str, list[tuple[bytes, Value]]] = {}
+    """A captured snapshot cut by queue and made canonical, and the names of its metrics, left out of the parts."""
+    entries: list[tuple[bytes, Value]] = []
     metrics: set[bytes] = set()
     for name, value in snapshot.entries:
         key = keys.parse(name)
@@ -177,9 +325,8 @@ def parts_of(snapshot: Snapshot) -> tuple[tuple[Part, ...], frozenset[bytes]]:
         if key is not None and key.id is None and key.name in TIMED and isinstance(value, Ranked):
             coarse = ((member, FUTURE if score > snapshot.now else PAST) for member, score in value.members)
             value = Ranked(tuple(sorted(coarse, key=lambda pair: (pair[1], pair[0]))))
-        entries.setdefault("" if key is None else key.queue, []).append((name, value))
-    parts = tuple(Part(queue, Snapshot(tuple(held), NOW_MS)) for queue, held in sorted(entries.items()))
-    return parts, frozenset(metrics)
+        entries.append((name, value))
+    return _cut(entries, NOW_MS), frozenset(metrics)
 
 
 def moved(part: Part, name: str, id: str, score: float) -> Part:
@@ -188,10 +335,50 @@ def moved(part: Part, name: str, id: str, score: float) -> Part:
     key = keys.queue_key(part.queue, name)
     for entry, value in part.snapshot.entries:
         if entry == key and isinstance(value, Ranked):
-            scores = ((member, score if _text(member) == id else old) for member, old in value.members)
+            scores = ((member, score if to_text(member) == id else old) for member, old in value.members)
             value = Ranked(tuple(sorted(scores, key=lambda pair: (pair[1], pair[0]))))
         entries.append((entry, value))
     return Part(part.queue, Snapshot(tuple(entries), NOW_MS))
+
+
+def digest(snapshot: Snapshot, *, rename: Mapping[str, str] | None = None) -> str:
+    """A fingerprint (64 hex digits) that is equal for equal histories, whatever the clock, the server and its kind.
+
+    Args:
+        snapshot: what to fingerprint.
+        rename: queue names to be replaced first, so that uuid-named queues of two runs compare.
+    """
+    names = rename or {}
+    sha = hashlib.sha256()
+    entries = (_renamed(entry, names) for part in parts_of(snapshot)[0] for entry in part.snapshot.entries)
+    for name, value in sorted(entries, key=lambda entry: entry[0]):
+        for item in (name, value.type.encode(), *flat(value)):
+            sha.update(b"%d:" % len(item) + item)
+        sha.update(b";")
+    return sha.hexdigest()
+
+
+def _renamed(entry: tuple[bytes, Value], names: Mapping[str, str]) -> tuple[bytes, Value]:
+    """A key and its value with the queues they name renamed: also a row's `parent_queue`, and an outbox entry's."""
+    name, value = entry
+    key = keys.parse(name)
+    if key is None or not names:
+        return entry
+    if key.queue in names:
+        name = name.replace(keys.base(key.queue), keys.base(names[key.queue]), 1)
+    if isinstance(value, Hash) and key.name == "row":
+        known = {keys.text(old): keys.text(new) for old, new in names.items()}
+        value = Hash(tuple((f, known.get(v, v) if f == b"parent_queue" else v) for f, v in value.fields))
+    if isinstance(value, Items) and key.id is None and key.name == "flow:outbox":
+        value = Items(tuple(_renamed_signal(item, names) for item in value.items))
+    return name, value
+
+
+def _renamed_signal(item: bytes, names: Mapping[str, str]) -> bytes:
+    entry = outbox.decode(item)
+    if isinstance(entry, Poison) or entry.parent_queue not in names:
+        return item
+    return outbox.encode(replace(entry, parent_queue=names[entry.parent_queue]))
 
 
 def home(calls: Iterable[Call[Any]]) -> str | None:

@@ -1,19 +1,17 @@
-"""A snapshot is everything a keyspace holds at one moment: captured, compared, fingerprinted, and put back.
+"""A snapshot is everything a keyspace holds at one moment: captured, compared, and put back.
 
-The server's time is kept beside it and takes no part in equality: lease deadlines and due times are compared, in a
-fingerprint, as past or future only, since two runs of one history never share a clock.
+The server's time is kept beside it and takes no part in equality. What the keys mean is read in `emqkit.keyspace`.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Literal
 
-from emqkit import keys, outbox
+from emqkit import keys
 from emqkit.errors import EmqError, Refused
 from emqkit.wire import Call, ErrorReply, Flush, Reply, Runner
 
@@ -28,7 +26,7 @@ __all__ = [
     "Value",
     "capture",
     "diff",
-    "digest",
+    "flat",
     "restore",
 ]
 
@@ -212,12 +210,13 @@ def restore_call(snapshot: Snapshot, current: Snapshot | None = None) -> Call[Re
         args += [name, b"none", b"0"]
     for name, value in snapshot.entries:
         if held.get(name) != value:
-            items = list(_items(value))
+            items = list(flat(value))
             args += [name, value.type.encode(), b"%d" % len(items), *items]
     return _tool("restore", args)
 
 
-def _items(value: Value) -> Iterator[bytes]:
+def flat(value: Value) -> Iterator[bytes]:
+    """What a value holds, as one list of items or pairs: a sorted set's scores stand before their members."""
     if isinstance(value, Text):
         yield value.value
     elif isinstance(value, Hash):
@@ -308,56 +307,3 @@ def _list_changes(key: bytes, old: tuple[bytes, ...], new: tuple[bytes, ...]) ->
         yield Change(key, b"%d" % n, item, None)
     for n, item in enumerate(new[len(old) - gone :], start=len(old) - gone):
         yield Change(key, b"%d" % n, None, item)
-
-
-# --- fingerprints -----------------------------------------------------------------------------------------------------
-
-
-def digest(snapshot: Snapshot, *, rename: Mapping[str, str] | None = None) -> str:
-    """A fingerprint (64 hex digits) that is equal for equal histories, whatever the clock, the server and its kind.
-
-    Scores of active and schedule count as past or future, before sorting; metrics are left out.
-
-    Args:
-        snapshot: what to fingerprint.
-        rename: queue names to be replaced first, so that uuid-named queues of two runs compare.
-    """
-    sha = hashlib.sha256()
-    for name, value in sorted(_canonical(snapshot, rename or {}), key=lambda entry: entry[0]):
-        for part in (name, value.type.encode(), *_items(value)):
-            sha.update(b"%d:" % len(part) + part)
-        sha.update(b";")
-    return sha.hexdigest()
-
-
-def _canonical(snapshot: Snapshot, rename: Mapping[str, str]) -> Iterator[tuple[bytes, Value]]:
-    for name, value in snapshot.entries:
-        key = keys.parse(name)
-        if key is None:
-            yield name, value
-            continue
-        if key.id is None and key.name.startswith("metrics:"):
-            continue
-        if isinstance(value, Ranked) and key.id is None and key.name in ("active", "schedule"):
-            coarse = ((member, float(score > snapshot.now)) for member, score in value.members)
-            value = Ranked(tuple(sorted(coarse, key=lambda member: (member[1], member[0]))))
-        if key.queue in rename:
-            name = name.replace(keys.base(key.queue), keys.base(rename[key.queue]), 1)
-        yield name, _renamed(key, value, rename)
-
-
-def _renamed(key: keys.ParsedKey, value: Value, rename: Mapping[str, str]) -> Value:
-    """The value with the queues it names renamed: a row's `parent_queue`, and an outbox entry's."""
-    if isinstance(value, Hash) and key.name == "row":
-        names = {keys.text(old): keys.text(new) for old, new in rename.items()}
-        return Hash(tuple((f, names.get(v, v) if f == b"parent_queue" else v) for f, v in value.fields))
-    if isinstance(value, Items) and key.id is None and key.name == "flow:outbox":
-        return Items(tuple(_renamed_entry(item, rename) for item in value.items))
-    return value
-
-
-def _renamed_entry(item: bytes, rename: Mapping[str, str]) -> bytes:
-    entry = outbox.decode(item)
-    if isinstance(entry, outbox.Poison) or entry.parent_queue not in rename:
-        return item
-    return outbox.encode(replace(entry, parent_queue=rename[entry.parent_queue]))

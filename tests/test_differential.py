@@ -15,10 +15,11 @@ from emqkit.errors import EmqError, Refused
 from emqkit.flows import Child, Flow, Flows
 from emqkit.ids import encode
 from emqkit.jobs import Claim, Jobs
+from emqkit.keyspace import digest
 from emqkit.native import Native
 from emqkit.pump import Pump
 from emqkit.servers import Server, open_server
-from emqkit.snapshot import Ranked, Snapshot, capture, digest, restore
+from emqkit.snapshot import Ranked, Snapshot, capture, restore
 from emqkit.transitions import ParentLink
 
 ORDERS, LABELS = "orders", "labels"

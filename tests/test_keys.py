@@ -104,6 +104,12 @@ def test_a_key_read_back_says_what_it_was_built_from(queue: str, id: str, name: 
     assert keys.parse(keys.subkey(queue, id, name)) == ParsedKey(queue, name, id)
 
 
+def test_no_two_keys_read_as_the_same() -> None:
+    named = [b"emq:{q}:job:x", b"emq:{q}:job:x:row", b"emq:{q}:job:x:", b"emq:{q}:row", b"emq:{q}:job:x:logs"]
+    parsed = [ParsedKey("q", "row", "x"), ParsedKey("q", "job:x:row"), ParsedKey("q", "job:x:"), ParsedKey("q", "row")]
+    assert [keys.parse(key) for key in named] == [*parsed, ParsedKey("q", "logs", "x")]
+
+
 @pytest.mark.parametrize(
     "key", [b"", b"orders", b"emq:orders:pending", b"emq:{}:pending", b"emq:{orders}", b"emq:{a{b}:x", b"emq:{a}b}:x"]
 )

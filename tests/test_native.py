@@ -12,9 +12,9 @@ import emqkit
 from emqkit.errors import BadArgument, FlowNotNative, IllFormedId, IllFormedQueue, JobGone, StaleToken
 from emqkit.flows import Child, Flow, Flows
 from emqkit.jobs import Claim, Jobs
+from emqkit.keyspace import digest
 from emqkit.native import Native
 from emqkit.servers import Server
-from emqkit.snapshot import digest
 from emqkit.transitions import ParentLink
 
 

@@ -35,10 +35,10 @@ from watch import (
 from emqkit.errors import BadArgument, EmqError, IllFormedQueue, Refused, ReplyLost, Unreachable
 from emqkit.flows import Child, Flow, Flows
 from emqkit.jobs import Jobs
+from emqkit.keyspace import digest
 from emqkit.outbox import Completion, Failure, Poison, encode
 from emqkit.pump import Pump, Swept
 from emqkit.servers import Server
-from emqkit.snapshot import digest
 from emqkit.trace import Trace
 from emqkit.wire import Flush
 

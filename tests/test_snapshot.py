@@ -1,4 +1,4 @@
-"""A snapshot is everything a keyspace holds: captured, compared part by part, fingerprinted, and put back."""
+"""A snapshot is everything a keyspace holds: captured, compared part by part, and put back."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from watch import EVERY_BYTE, A, B, C, P, lapse
+from watch import EVERY_BYTE, A, B, P
 
 from emqkit.errors import Refused, Unreachable
 from emqkit.flows import Child, Flow, Flows
 from emqkit.jobs import Jobs
-from emqkit.outbox import Completion, Failure, encode
 from emqkit.servers import Server
 from emqkit.snapshot import (
     Change,
@@ -25,7 +24,6 @@ from emqkit.snapshot import (
     Value,
     capture,
     diff,
-    digest,
     restore,
 )
 from emqkit.wire import ErrorReply
@@ -264,95 +262,3 @@ def test_each_kind_of_change_is_named() -> None:
         Change(key, None, b"1", None),
         Change(key, b"a", None, b"1"),
     )
-
-
-# --- digests ----------------------------------------------------------------------------------------------------------
-
-
-@given(snapshots, snapshots)
-def test_equal_contents_have_equal_digests(one: Snapshot, other: Snapshot) -> None:
-    again = Snapshot(one.entries, now=one.now)
-    assert digest(one) == digest(again)
-    if digest(one) != digest(other):
-        assert one != other
-    assert len(digest(one)) == 64
-
-
-def test_a_digest_takes_leases_and_delays_as_past_or_future_only(server: Server, queue: str) -> None:
-    jobs = Jobs(server)
-    jobs.enqueue(queue, "x", id=A)
-    jobs.enqueue_in(queue, "y", 10**6, id=B)
-    jobs.claim(queue, lease_ms=10**6)
-    before = digest(capture(server))
-    jobs.extend_lock(queue, A, 1, lease_ms=10**9)
-    assert digest(capture(server)) == before
-    lapse(server, queue)
-    assert digest(capture(server)) != before
-
-
-def test_a_digest_orders_members_after_telling_past_from_future() -> None:
-    key = b"emq:{q}:active"
-
-    def holding(*members: tuple[bytes, float]) -> Snapshot:
-        return Snapshot(((key, Ranked(members)),), now=100)
-
-    assert digest(holding((b"a", 101.0), (b"b", 102.0))) == digest(holding((b"b", 101.0), (b"a", 102.0)))
-    assert digest(holding((b"a", 99.0), (b"b", 102.0))) != digest(holding((b"b", 99.0), (b"a", 102.0)))
-    assert digest(holding((b"a", 100.0))) == digest(holding((b"a", 1.0)))  # a lease at this very instant has lapsed
-
-
-def test_a_digest_keeps_the_scores_of_pending_and_dead_and_of_nobodys_sets() -> None:
-    for name in (b"emq:{q}:pending", b"emq:{q}:dead", b"emq:other"):
-        one, other = (Snapshot(((name, Ranked(((b"a", score),))),), now=100) for score in (1.0, 2.0))
-        assert digest(one) != digest(other)
-
-
-def test_a_digest_leaves_metrics_out(server: Server, queue: str) -> None:
-    before = digest(capture(server))
-    server.client.hincrby(f"emq:{{{queue}}}:metrics:completed", "count", 1)
-    server.client.hincrby(f"emq:{{{queue}}}:metrics:failed", "count", 1)
-    assert digest(capture(server)) == before
-
-
-def test_a_digest_renames_queues_in_keys_rows_and_outboxes(server: Server, queues: Callable[..., str]) -> None:
-    def history() -> str:
-        orders, labels = queues("orders"), queues("labels")
-        jobs = Jobs(server)
-        flow = Flow("p", [Child(id, id=id, queue=labels) for id in (A, B, C)], id=P)
-        Flows(server).add(orders, flow)
-        for _ in range(2):
-            claim = jobs.claim(labels)
-            assert claim is not None
-            if claim.id == A:
-                jobs.complete(labels, claim, result=orders)
-            else:
-                jobs.retry(labels, claim, error=labels.encode()[:3], max_attempts=1)
-        server.client.rpush(f"emq:{{{labels}}}:flow:outbox", "poison")
-        taken = capture(server)
-        restore(server, Snapshot())
-        assert set(taken.queues) == {orders, labels}
-        # What a handler gave is data: it is not renamed, whatever it says.
-        data = taken.items(f"emq:{{{labels}}}:flow:outbox".encode())[0].rpartition(b"\0")[2]
-        assert data == orders.encode()
-        entries = [
-            encode(Completion(orders, P, A, b"same")),
-            encode(Failure(orders, P, B, "fp", b"lab")),
-            b"poison",
-        ]
-        keys = dict(taken.entries) | {f"emq:{{{labels}}}:flow:outbox".encode(): Items(tuple(entries))}
-        return digest(Snapshot(tuple(sorted(keys.items())), taken.now), rename={orders: "orders", labels: "labels"})
-
-    assert history() == history()
-
-
-def test_a_digest_tells_apart_what_only_a_name_differs_in() -> None:
-    one, other = (Snapshot(((name, Text(b"x")),)) for name in (b"emq:{a}:x", b"emq:{b}:x"))
-    assert digest(one) != digest(other)
-    assert digest(one, rename={"a": "c"}) == digest(other, rename={"b": "c"})
-
-
-def test_nothing_runs_together_in_a_digest() -> None:
-    one = Snapshot(((b"emq:{q}:h", Hash(((b"a", b"bc"),))),))
-    other = Snapshot(((b"emq:{q}:h", Hash(((b"ab", b"c"),))),))
-    assert digest(one) != digest(other)
-    assert digest(Snapshot(((b"emq:{q}:h", Text(b"x")),))) != digest(Snapshot(((b"emq:{q}:h", Items((b"x",))),)))

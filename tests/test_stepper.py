@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from emqkit import Child, Flow, Flows, Jobs, Trace, record
 from emqkit.errors import BadArgument, ScriptArity
+from emqkit.keyspace import digest
 from emqkit.scripts import Argument, Group, Item, Layout, Script, ScriptSet, lua_folder
 from emqkit.servers import Server, open_server
 from emqkit.servers.embedded import EmbeddedServer
-from emqkit.snapshot import Hash, Items, Ranked, Snapshot, Text, Value, capture, digest, restore
+from emqkit.snapshot import Hash, Items, Ranked, Snapshot, Text, Value, capture, restore
 from emqkit.stepper import Fault, Stepped, step, step_call
 from emqkit.stepper import machine as stepper_machine
 from emqkit.stepper.compare import Clock

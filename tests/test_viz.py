@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from emqkit import Child, Flow, Flows, Jobs, Minter, Pump, Server, Trace, capture, keys, open_server, record
 from emqkit.errors import BadArgument, EmqError, ReplyLost, WrongNamespace
+from emqkit.keyspace import Keyspace
 from emqkit.scripts import ScriptSet
 from emqkit.snapshot import Change, Hash, Items, Members, Ranked, Snapshot, Text, Value, diff
 from emqkit.trace import CallRecord, Step
@@ -24,7 +25,8 @@ from emqkit.viz.frames import Film
 from emqkit.viz.theme import ACCENTS, BOARD_CSS
 from emqkit.wire import Call, ErrorReply, Flush, Reply, command, run
 from emqkit.words import calls as text
-from emqkit.words import reading
+from emqkit.words.changes import changes_in_words, telling
+from emqkit.words.text import plain
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -169,8 +171,8 @@ def test_a_deadline_that_moved_by_the_time_between_two_calls_is_no_change() -> N
         for deadline in (50_000, 50_003, 80_000)
     )
     assert boards.board(soon, previous=before) == boards.board(before)
-    assert text.changes_in_words(diff(before, soon)) == []
-    assert text.changes_in_words(diff(before, later)) == [("~", "JOB…GLuD in active of orders: its lease ends later")]
+    assert changes_in_words(diff(before, soon)) == []
+    assert changes_in_words(diff(before, later)) == [("~", "JOB…GLuD in active of orders: its lease ends later")]
     assert "±" in texts(boards.board(later, previous=before))
 
 
@@ -337,14 +339,14 @@ def test_any_two_snapshots_make_a_well_formed_board_that_hides_no_key(before: Sn
     picture = boards.board(after, previous=before)
     ElementTree.fromstring(picture)
     assert picture == boards.board(after, previous=before)
-    known, outside = reading.queues(after)
+    held = Keyspace.of(after)
     shown = " ".join(texts(picture))
-    assert not outside or "outside every queue" in shown
-    for queue in known:
-        assert reading.plain(queue.name)[:20] in shown
-    lines = text.changes_in_words(diff(before, after))
+    assert not held.strangers or "outside every queue" in shown
+    for queue in held.queues:
+        assert plain(queue.queue)[:20] in shown
+    lines = changes_in_words(diff(before, after))
     assert all(mark in "+-~" and "\n" not in words for mark, words in lines)
-    assert bool(lines) == bool(list(reading.telling(diff(before, after))))
+    assert bool(lines) == bool(list(telling(diff(before, after))))
     planned = boards.plan([(None, before), (before, after)])
     first, second = (boards.board(one, changes=diff(before, one), plan=planned) for one in (before, after))
     heights = {ElementTree.fromstring(one).get("height") for one in (first, second)}
@@ -635,7 +637,7 @@ def test_changes_are_told_with_who_moved_first_and_rows_later() -> None:
     contents[keys.subkey("orders", P, "processed")] = fields(**{A: A})
     contents[keys.queue_key("orders", "metrics:completed")] = fields(count="1")
     contents[b"elsewhere"] = Text(b"x")
-    lines = text.changes_in_words(diff(snapshot(held_flow()), snapshot(contents)))
+    lines = changes_in_words(diff(snapshot(held_flow()), snapshot(contents)))
     assert lines == [
         ("+", "JOB…GLuC enters pending of orders"),
         ("-", "JOB…GLuD leaves pending of orders"),
@@ -653,14 +655,14 @@ def test_changes_are_told_with_who_moved_first_and_rows_later() -> None:
 def test_fields_written_apart_and_settings_are_told_for_what_they_are() -> None:
     rows = keys.job("orders", A)
     meta = keys.queue_key("orders", "meta")
-    assert text.changes_in_words([Change(rows, b"parent_policy", None, b"id")]) == [
+    assert changes_in_words([Change(rows, b"parent_policy", None, b"id")]) == [
         ("+", "the row of JOB…GLuD gains parent_policy id (ignore)")
     ]
-    assert text.changes_in_words([Change(rows, b"last_error", b"boom", None)]) == [
+    assert changes_in_words([Change(rows, b"last_error", b"boom", None)]) == [
         ("-", "the row of JOB…GLuD loses last_error")
     ]
-    assert text.changes_in_words([Change(meta, b"paused", None, b"1")]) == [("+", "orders is paused")]
-    assert text.changes_in_words([Change(meta, b"paused", b"1", None)]) == [("-", "orders is no longer paused")]
+    assert changes_in_words([Change(meta, b"paused", None, b"1")]) == [("+", "orders is paused")]
+    assert changes_in_words([Change(meta, b"paused", b"1", None)]) == [("-", "orders is no longer paused")]
 
 
 # --- films ------------------------------------------------------------------------------------------------------------

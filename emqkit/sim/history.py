@@ -21,7 +21,7 @@ from emqkit.snapshot import Snapshot
 from emqkit.trace import CallRecord, Step, Trace
 from emqkit.wire import Call, Flush, Reply
 from emqkit.words.calls import sentence
-from emqkit.words.reading import short
+from emqkit.words.text import short
 
 if TYPE_CHECKING:
     from emqkit.sim.search.model import Label, Local, Machine

@@ -11,9 +11,10 @@ from typing import Literal
 
 from emqkit.arguments import to_text
 from emqkit.errors import BadArgument
+from emqkit.keyspace import digest
 from emqkit.scripts import Script
 from emqkit.servers import Server
-from emqkit.snapshot import Change, Snapshot, diff, digest
+from emqkit.snapshot import Change, Snapshot, diff
 from emqkit.stepper.commands import eval_of, ways_out
 from emqkit.wire import Flush, Reply
 
@@ -171,7 +172,7 @@ class Stepped:
 
     @property
     def atomic_state_digest(self) -> str | None:
-        """The fingerprint of what the EVAL left (`emqkit.snapshot.digest`)."""
+        """The fingerprint of what the EVAL left (`emqkit.keyspace.digest`)."""
         return None if self.atomic_after is None else digest(self.atomic_after)
 
     @property

@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from html import escape
 
 from emqkit import keys, outbox
+from emqkit.arguments import to_text
+from emqkit.keys import SETS
+from emqkit.keyspace import POLICIES, WHOLE, FanIn, Keyspace, Part, Stranger, known
 from emqkit.outbox import Completion, Failure, Poison
 from emqkit.snapshot import Change, Hash, Items, Members, Ranked, Snapshot, Text, Value, diff
 from emqkit.viz.theme import BOARD_CSS, MARKS
-from emqkit.words import reading
-from emqkit.words.reading import SETS, Queue, Stranger, elided, plain, short
+from emqkit.words.changes import telling
+from emqkit.words.text import elided, plain, short, width
 
 __all__ = ["Picture", "Plan", "board", "changes_of", "describe", "plan"]
 
@@ -85,14 +88,13 @@ def plan(moves: Iterable[tuple[Snapshot | None, Snapshot]]) -> Plan:
             continue
         seen.add((id(before), id(after)))
         changes = _Changes(() if before is None else diff(before, after))
-        found, unowned = reading.queues(after)
-        was = {queue.name: queue for queue in reading.queues(before)[0]} if before is not None else {}
-        outside = max(outside, len(unowned) + changes.gone_strangers(None, unowned))
-        for name in sorted({queue.name for queue in found} | set(was)):
-            now = next((queue for queue in found if queue.name == name), None) or _empty(name)
+        held, was = Keyspace.of(after), Keyspace.of(before or Snapshot())
+        outside = max(outside, len(held.strangers) + len(changes.lost("", held.strangers)))
+        for name in sorted({queue.queue for one in (held, was) for queue in one.queues}):
+            now = held[name]
             place = order.setdefault(name, {})
-            for one in (was.get(name), now):
-                place.update(dict.fromkeys(one.ids) if one is not None else {})
+            for one in (was[name], now):
+                place.update(dict.fromkeys(_ids(one)))
             place.update(dict.fromkeys(changes.jobs(name, "row")))
             for column in _COLUMNS:
                 chips[name, column] = max(chips.get((name, column), 1), len(_chips(now, column, changes, after.now)))
@@ -100,9 +102,8 @@ def plan(moves: Iterable[tuple[Snapshot | None, Snapshot]]) -> Plan:
             for parent in _parents(now, changes):
                 fans[parent] = max(fans.get(parent, 1), *(len(lines) for lines in _fan(now, parent, changes).values()))
             signals[name] = max(signals.get(name, 0), len(_signals(now, changes)))
-            strangers[name] = max(
-                strangers.get(name, 0), len(now.strangers) + changes.gone_strangers(name, now.strangers)
-            )
+            others = len(now.strangers) + len(changes.lost(name, now.strangers))
+            strangers[name] = max(strangers.get(name, 0), others)
     return Plan(
         tuple(
             _Room(
@@ -120,12 +121,13 @@ def plan(moves: Iterable[tuple[Snapshot | None, Snapshot]]) -> Plan:
 
 
 def changes_of(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
-    """What a board or a list of changes shows between two snapshots (`reading.telling`)."""
-    return tuple(reading.telling(diff(before, after)))
+    """What a board or a list of changes shows between two snapshots (`words.changes.telling`)."""
+    return tuple(telling(diff(before, after)))
 
 
-def _empty(name: str) -> Queue:
-    return Queue(name, {one: {} for one in SETS}, {}, {}, {}, (), False, None, None, ())
+def _ids(queue: Part) -> list[str]:
+    """Every id the queue knows of, rows and members of sets and parents, sorted."""
+    return sorted({*queue.ids, *queue.parents}, key=keys.text)
 
 
 # --- what changed ----------------------------------------------------------------------------------------------------
@@ -139,7 +141,7 @@ class _Changes:
     def __init__(self, changes: Iterable[Change]) -> None:
         self._all: dict[bytes, list[Change]] = {}
         self.by_key: dict[bytes, dict[bytes | None, Change]] = {}
-        for change in reading.telling(changes):
+        for change in telling(changes):
             self._all.setdefault(change.key, []).append(change)
             self.by_key.setdefault(change.key, {})[change.part] = change
 
@@ -161,7 +163,7 @@ class _Changes:
     def removed(self, key: bytes) -> dict[str, bytes]:
         """The parts this key lost, with what they held."""
         return {
-            change.part.decode("utf-8", "surrogateescape"): change.before
+            to_text(change.part): change.before
             for change in self.of(key).values()
             if change.kind == "removed" and change.part is not None and change.before is not None
         }
@@ -175,18 +177,15 @@ class _Changes:
                 found[at.id] = key
         return found
 
-    def gone_strangers(self, queue: str | None, present: Sequence[Stranger]) -> int:
-        return len(self.lost(queue, present))
-
-    def lost(self, queue: str | None, present: Sequence[Stranger]) -> list[bytes]:
-        """Keys that are not the protocol's and went away altogether."""
+    def lost(self, queue: str, present: Sequence[Stranger]) -> list[bytes]:
+        """Keys of a queue, or of none (""), that are not the protocol's and went away altogether."""
         here = {stranger.key for stranger in present}
         lost = []
         for key, parts in self.by_key.items():
             at = keys.parse(key)
-            if (None if at is None else at.queue) != queue or key in here:
+            if ("" if at is None else at.queue) != queue or key in here:
                 continue
-            if (at is None or not reading.known(at)) and all(one.kind == "removed" for one in parts.values()):
+            if (at is None or not known(at)) and all(one.kind == "removed" for one in parts.values()):
                 lost.append(key)
         return lost
 
@@ -210,11 +209,11 @@ def _row_key(queue: str, id: str) -> bytes:
     return keys.job_prefix(queue) + keys.text(id)
 
 
-def _chips(queue: Queue, column: str, changes: _Changes, now: int) -> list[_Chip]:
+def _chips(queue: Part, column: str, changes: _Changes, now: int) -> list[_Chip]:
     """The chips of one column in byte order, those that left with this move among them."""
     if column == "held":
         return _held(queue, changes)
-    key = keys.queue_key(queue.name, column)
+    key = keys.queue_key(queue.queue, column)
     members = queue.sets[column]
     left = changes.removed(key)
     chips = []
@@ -230,12 +229,12 @@ def _chips(queue: Queue, column: str, changes: _Changes, now: int) -> list[_Chip
     return chips
 
 
-def _payload(queue: Queue, id: str, changes: _Changes) -> str:
-    lost = changes.was(_row_key(queue.name, id), "payload")
+def _payload(queue: Part, id: str, changes: _Changes) -> str:
+    lost = changes.was(_row_key(queue.queue, id), "payload")
     return plain(queue.rows.get(id, {}).get("payload", lost or b""))
 
 
-def _whither(queue: Queue, id: str) -> str:
+def _whither(queue: Part, id: str) -> str:
     """Where a chip that left has gone."""
     if places := queue.places(id):
         return f"to {' and '.join(places)}"
@@ -245,10 +244,14 @@ def _whither(queue: Queue, id: str) -> str:
 _STATE_OF = {"pending": b"pending", "active": b"active", "schedule": b"scheduled", "dead": b"dead"}
 
 
+def _whole(row: Mapping[str, bytes]) -> bool:
+    return all(name in row for name in WHOLE)
+
+
 def _note(column: str, score: float, row: Mapping[str, bytes] | None, now: int) -> tuple[str, bool]:
     if row is None:
         return "no row", True
-    if not reading.is_whole(row):
+    if not _whole(row):
         return "row not whole", True
     if row["state"] != _STATE_OF[column]:
         return f"says {plain(row['state'])}", True
@@ -261,20 +264,20 @@ def _note(column: str, score: float, row: Mapping[str, bytes] | None, now: int) 
     return f"attempts {plain(row['attempts'])}", False
 
 
-def _held(queue: Queue, changes: _Changes) -> list[_Chip]:
+def _held(queue: Part, changes: _Changes) -> list[_Chip]:
     """Jobs with a row and in no set: held parents, and what was lost; and those that were so before this move."""
-    rows = changes.jobs(queue.name, "row")
+    rows = changes.jobs(queue.queue, "row")
     chips = []
     for id in sorted({*queue.rows, *rows}, key=keys.text):
-        key = _row_key(queue.name, id)
+        key = _row_key(queue.queue, id)
         row = queue.rows.get(id)
         touched = changes.of(key).values()
         kept = sum(1 for change in touched if change.kind != "added")
         had_row = kept > 0 or (row is not None and len(row) > len(touched))
         placed = queue.places(id)
         was_placed = any(
-            changes.mark(keys.queue_key(queue.name, name), id) == "-"
-            or (name in placed and changes.mark(keys.queue_key(queue.name, name), id) != "+")
+            changes.mark(keys.queue_key(queue.queue, name), id) == "-"
+            or (name in placed and changes.mark(keys.queue_key(queue.queue, name), id) != "+")
             for name in SETS
         )
         held_now, held_before = row is not None and not placed, had_row and not was_placed
@@ -287,7 +290,7 @@ def _held(queue: Queue, changes: _Changes) -> list[_Chip]:
             continue
         mark = "+" if not held_before else "~" if touched or changes.of(counter_key) else ""
         fan = queue.parents.get(id)
-        if not reading.is_whole(row):
+        if not _whole(row):
             note, warn = "row not whole", True
         elif row["state"] != b"awaiting_children":
             note, warn = f"says {plain(row['state'])}", True
@@ -299,21 +302,21 @@ def _held(queue: Queue, changes: _Changes) -> list[_Chip]:
     return chips
 
 
-def _parents(queue: Queue, changes: _Changes) -> list[str]:
+def _parents(queue: Part, changes: _Changes) -> list[str]:
     names = ("dependencies", "processed", "unsuccessful", "failed")
-    touched = (id for name in names for id in changes.jobs(queue.name, name))
+    touched = (id for name in names for id in changes.jobs(queue.queue, name))
     return sorted({*queue.parents, *touched}, key=keys.text)
 
 
 _HASHES = ("processed", "unsuccessful", "failed")
 
 
-def _fan(queue: Queue, parent: str, changes: _Changes) -> dict[str, list[tuple[str, str, bytes]]]:
+def _fan(queue: Part, parent: str, changes: _Changes) -> dict[str, list[tuple[str, str, bytes]]]:
     """The three hashes of a parent as (mark, child id, value), lost entries among them."""
-    fan = queue.parents.get(parent, reading.FanIn())
+    fan = queue.parents.get(parent, FanIn())
     lines: dict[str, list[tuple[str, str, bytes]]] = {}
     for name, held in zip(_HASHES, (fan.processed, fan.unsuccessful, fan.failed), strict=True):
-        key = _row_key(queue.name, parent) + b":" + name.encode()
+        key = _row_key(queue.queue, parent) + b":" + name.encode()
         lost = changes.removed(key)
         lines[name] = [
             (changes.mark(key, id), id, held[id] if id in held else lost[id])
@@ -322,13 +325,13 @@ def _fan(queue: Queue, parent: str, changes: _Changes) -> dict[str, list[tuple[s
     return lines
 
 
-def _signals(queue: Queue, changes: _Changes) -> list[tuple[str, bytes]]:
+def _signals(queue: Part, changes: _Changes) -> list[tuple[str, bytes]]:
     """The outbox as (mark, entry): entries trimmed by this move stand where they stood."""
-    changed = list(changes.all_of(keys.queue_key(queue.name, "flow:outbox")))
+    changed = list(changes.all_of(keys.queue_key(queue.queue, "flow:outbox")))
     gone = [("-", change.before) for change in changed if change.before is not None]
     new = sum(1 for change in changed if change.after is not None)
-    kept = len(queue.outbox) - new  # a list only loses at its head and gains at its tail
-    return gone + [("" if at < kept else "+", item) for at, item in enumerate(queue.outbox)]
+    kept = len(queue.entries) - new  # a list only loses at its head and gains at its tail
+    return gone + [("" if at < kept else "+", item) for at, item in enumerate(queue.entries)]
 
 
 # --- drawing ---------------------------------------------------------------------------------------------------------
@@ -408,17 +411,17 @@ def board(
     if plan is None:
         plan = _plan_one(snapshot, made)
     marked = _Changes(made)
-    found, outside = reading.queues(snapshot)
-    by_name = {queue.name: queue for queue in found}
+    held = Keyspace.of(snapshot)
     pen = _Pen()
     y = 1.0
     for room in plan.queues:
-        y = _panel(pen, y, by_name.pop(room.name, _empty(room.name)), room, marked, snapshot.now)
-    for queue in by_name.values():
-        y = _panel(pen, y, queue, _plan_one(snapshot, made, queue.name).queues[0], marked, snapshot.now)
-    if plan.strangers or outside:
-        y = _outside(pen, y, outside, plan.strangers, marked)
-    if not plan.queues and not found and not outside and not plan.strangers:
+        y = _panel(pen, y, held[room.name], room, marked, snapshot.now)
+    planned = {room.name for room in plan.queues}
+    for queue in (one for one in held.queues if one.queue not in planned):
+        y = _panel(pen, y, queue, _plan_one(snapshot, made, queue.queue).queues[0], marked, snapshot.now)
+    if plan.strangers or held.strangers:
+        y = _outside(pen, y, held.strangers, plan.strangers, marked)
+    if not plan.queues and not held.parts and not plan.strangers:
         pen.rect("pa", 8, y, WIDTH - 16, 72, 10)
         pen.text("s z", WIDTH / 2, y + 42, "the keyspace is empty")
         y += 84
@@ -438,40 +441,36 @@ def board(
 def _plan_one(snapshot: Snapshot, changes: Sequence[Change], only: str | None = None) -> Plan:
     """The room one board needs, its lost chips and entries included."""
     marked = _Changes(changes)
-    found, outside = reading.queues(snapshot)
-    present = {queue.name: queue for queue in found}
-    for key in marked.by_key:
-        at = keys.parse(key)
-        if at is not None:
-            present.setdefault(at.queue, _empty(at.queue))
+    held = Keyspace.of(snapshot)
+    touched = {at.queue for key in marked.by_key if (at := keys.parse(key)) is not None}
     rooms = tuple(
         _Room(
             name,
-            tuple(sorted({*queue.ids, *marked.jobs(name, "row")}, key=keys.text)),
+            tuple(sorted({*_ids(queue), *marked.jobs(name, "row")}, key=keys.text)),
             {c: min(max(1, len(_chips(queue, c, marked, snapshot.now))), _CHIPS_SHOWN) for c in _COLUMNS},
             {
                 parent: min(max(1, *map(len, _fan(queue, parent, marked).values())), _ENTRIES_SHOWN)
                 for parent in _parents(queue, marked)
             },
             min(len(_signals(queue, marked)), _ENTRIES_SHOWN),
-            min(len(queue.strangers) + marked.gone_strangers(name, queue.strangers), _ENTRIES_SHOWN),
+            min(len(queue.strangers) + len(marked.lost(name, queue.strangers)), _ENTRIES_SHOWN),
         )
-        for name, queue in sorted(present.items())
+        for name, queue in ((name, held[name]) for name in sorted({*touched, *(one.queue for one in held.queues)}))
         if only in (None, name)
     )
-    return Plan(rooms, min(len(outside) + marked.gone_strangers(None, outside), _ENTRIES_SHOWN))
+    return Plan(rooms, min(len(held.strangers) + len(marked.lost("", held.strangers)), _ENTRIES_SHOWN))
 
 
-def _panel(pen: _Pen, top: float, queue: Queue, room: _Room, changes: _Changes, now: int) -> float:
+def _panel(pen: _Pen, top: float, queue: Part, room: _Room, changes: _Changes, now: int) -> float:
     start = len(pen.parts)
     y = _heading(pen, top + 34, queue, changes)
     y = _sets(pen, y + 14, queue, room, changes, now)
     if room.parents:
         y = _fans(pen, y + 14, queue, room, changes)
     y = _rows(pen, y + 14, queue, room, changes)
-    if room.outbox or queue.outbox:
+    if room.outbox or queue.entries:
         y = _outbox(pen, y + 14, queue, room, changes)
-    lost = changes.lost(queue.name, queue.strangers)
+    lost = changes.lost(queue.queue, queue.strangers)
     if room.strangers or queue.strangers or lost:
         y = _strangers(pen, y + 14, "other keys", queue.strangers, lost, room.strangers, changes)
     behind = _Pen()
@@ -480,21 +479,19 @@ def _panel(pen: _Pen, top: float, queue: Queue, room: _Room, changes: _Changes, 
     return y + 14 + 12
 
 
-def _heading(pen: _Pen, y: float, queue: Queue, changes: _Changes) -> float:
-    name = elided(plain(queue.name), 30)
-    pen.open(f"queue {plain(queue.name)}")
-    pen.runs("", _LEFT, y, ("q", name), ("s", f"queue · slot {keys.slot(keys.base(queue.name))}"))
+def _heading(pen: _Pen, y: float, queue: Part, changes: _Changes) -> float:
+    name = elided(plain(queue.queue), 30)
+    pen.open(f"queue {plain(queue.queue)}")
+    pen.runs("", _LEFT, y, ("q", name), ("s", f"queue · slot {keys.slot(keys.base(queue.queue))}"))
     pen.close()
     x = float(_LEFT + _INNER)
-    for label, key, value in (
-        ("failed", keys.queue_key(queue.name, "metrics:failed"), queue.failed),
-        ("completed", keys.queue_key(queue.name, "metrics:completed"), queue.completed),
-    ):
+    for name in ("failed", "completed"):
+        key = keys.queue_key(queue.queue, f"metrics:{name}")
         mark = changes.mark(key, "count")
-        words = f"{label} {_went(changes.was(key, 'count'), value, mark)}"
+        words = f"{name} {_went(changes.was(key, 'count'), queue.counts.get(name), mark)}"
         pen.text("e b" if mark else "e s", x, y, f"{MARKS[mark]} {words}" if mark else words)
         x -= 7.6 * len(words) + 30
-    meta = keys.queue_key(queue.name, "meta")
+    meta = keys.queue_key(queue.queue, "meta")
     mark = changes.mark(meta, "paused")
     if queue.paused or mark:
         words = "paused" if queue.paused else "no longer paused"
@@ -512,7 +509,7 @@ def _went(before: bytes | None, after: bytes | None, mark: str) -> str:
     return f"{'0' if before is None else plain(before)} → {now}" if mark else now
 
 
-def _sets(pen: _Pen, y: float, queue: Queue, room: _Room, changes: _Changes, now: int) -> float:
+def _sets(pen: _Pen, y: float, queue: Part, room: _Room, changes: _Changes, now: int) -> float:
     columns = {column: _chips(queue, column, changes, now) for column in _COLUMNS}
     rows = max(max(room.chips[column], min(len(chips), _CHIPS_SHOWN)) for column, chips in columns.items())
     over = any(len(chips) > _CHIPS_SHOWN for chips in columns.values()) or rows == _CHIPS_SHOWN
@@ -553,7 +550,7 @@ def _chip(pen: _Pen, x: float, y: float, column: str, chip: _Chip) -> None:
     name = _short(chip.id, 12) + (" ◆" if chip.parent else "")
     struck = " x" if chip.gone else ""
     runs = [("b", name)]
-    room = int((w - 21 - reading.width(name) * _MONO) / _MONO)
+    room = int((w - 21 - width(name) * _MONO) / _MONO)
     if chip.payload and room > 1:
         runs.append(("", elided(chip.payload, room)))
     pen.runs("m" + struck, x + 10, y + 19, *runs)
@@ -574,7 +571,7 @@ def _short(id: str, columns: int) -> str:
     return name[3:] if name.startswith("JOB…") else elided(name, columns)
 
 
-def _fans(pen: _Pen, y: float, queue: Queue, room: _Room, changes: _Changes) -> float:
+def _fans(pen: _Pen, y: float, queue: Part, room: _Room, changes: _Changes) -> float:
     for parent, lines in room.parents.items():
         height = max(130, 42 + lines * 24)
         pen.rect("bx", _LEFT, y, _INNER, height, 8)
@@ -597,9 +594,9 @@ def _fans(pen: _Pen, y: float, queue: Queue, room: _Room, changes: _Changes) -> 
     return y - 10
 
 
-def _counter(pen: _Pen, x: float, y: float, queue: Queue, parent: str, changes: _Changes) -> None:
-    fan = queue.parents.get(parent, reading.FanIn())
-    key = _row_key(queue.name, parent) + b":dependencies"
+def _counter(pen: _Pen, x: float, y: float, queue: Part, parent: str, changes: _Changes) -> None:
+    fan = queue.parents.get(parent, FanIn())
+    key = _row_key(queue.queue, parent) + b":dependencies"
     mark = changes.mark(key, None)
     pen.open(f"the fan-in of {plain(parent)}")
     pen.runs("", x, y + 25, ("h", "fan-in of"), ("m b", f"{_short(parent, 12)} ◆"))
@@ -612,7 +609,7 @@ def _counter(pen: _Pen, x: float, y: float, queue: Queue, parent: str, changes: 
         pen.close()
         return
     pen.text("n", x, y + 66, shown)
-    wide = 18.5 * reading.width(shown)
+    wide = 18.5 * width(shown)
     if mark:
         pen.rect("r", x - 7, y + 37, wide + 18, 38, 8)
         pen.badge(mark, x + wide + 11, y + 39)
@@ -642,17 +639,17 @@ def _hash_line(pen: _Pen, x: float, y: float, mark: str, child: str, value: byte
 
 _TABLE = (("id", 26), ("state", 100), ("attempts", 298), ("payload", 362), ("parent", 524), ("policy", 652), ("", 708))
 _CELLS = {"state": 24, "attempts": 7, "payload": 19, "parent": 15, "policy": 6, "": 13}
-_POLICIES = {plain(code): words for code, words in reading.POLICIES.items()}
+_POLICIES = {plain(code): words for code, words in POLICIES.items()}
 
 
-def _rows(pen: _Pen, y: float, queue: Queue, room: _Room, changes: _Changes) -> float:
-    known = dict.fromkeys((*room.ids, *queue.ids, *changes.jobs(queue.name, "row")))
-    ids = [id for id in known if id in queue.rows or changes.of(_row_key(queue.name, id)) or id in room.ids]
+def _rows(pen: _Pen, y: float, queue: Part, room: _Room, changes: _Changes) -> float:
+    every = dict.fromkeys((*room.ids, *_ids(queue), *changes.jobs(queue.queue, "row")))
+    ids = [id for id in every if id in queue.rows or changes.of(_row_key(queue.queue, id)) or id in room.ids]
     hidden = 0
     if len(ids) > _ROWS_SHOWN:
         # the changed rows first, then those that exist, each in its place
         def telling(at: int) -> tuple[bool, bool, int]:
-            return (not changes.of(_row_key(queue.name, ids[at])), ids[at] not in queue.rows, at)
+            return (not changes.of(_row_key(queue.queue, ids[at])), ids[at] not in queue.rows, at)
 
         kept = sorted(sorted(range(len(ids)), key=telling)[: _ROWS_SHOWN - 1])
         hidden = len(ids) - len(kept)
@@ -672,8 +669,8 @@ def _rows(pen: _Pen, y: float, queue: Queue, room: _Room, changes: _Changes) -> 
     return y + height
 
 
-def _row(pen: _Pen, y: float, queue: Queue, id: str, changes: _Changes) -> None:
-    key = _row_key(queue.name, id)
+def _row(pen: _Pen, y: float, queue: Part, id: str, changes: _Changes) -> None:
+    key = _row_key(queue.queue, id)
     row = queue.rows.get(id)
     touched = changes.of(key)
     lost = changes.removed(key)
@@ -702,7 +699,7 @@ def _row(pen: _Pen, y: float, queue: Queue, id: str, changes: _Changes) -> None:
         if change == "~" and field in ("state", "attempts"):
             # where both do not fit, the old value is cut: what it is now is the news
             was = plain(changes.was(key, field) or b"")
-            words = f"{elided(was, max(2, _CELLS[field] - 3 - reading.width(words)))} → {words}"
+            words = f"{elided(was, max(2, _CELLS[field] - 3 - width(words)))} → {words}"
         cells[field] = (words, "b" if change else "")
     for field, value in lost.items():
         cells[field] = (plain(value), "x")
@@ -714,7 +711,7 @@ def _all_added(touched: Mapping[bytes | None, Change]) -> bool:
     return all(change.kind == "added" for change in touched.values())
 
 
-def _cells(pen: _Pen, y: float, queue: Queue, cells: Mapping[str, tuple[str, str]], id: str) -> None:
+def _cells(pen: _Pen, y: float, queue: Part, cells: Mapping[str, tuple[str, str]], id: str) -> None:
     columns = dict(_TABLE)
     shown = {field: cells[field] for field in ("state", "attempts", "payload") if field in cells}
     if "parent" in cells:
@@ -741,13 +738,13 @@ def _cells(pen: _Pen, y: float, queue: Queue, cells: Mapping[str, tuple[str, str
         pen.text("s b", _LEFT + columns[field], y, "⚠ none")
 
 
-def _outbox(pen: _Pen, y: float, queue: Queue, room: _Room, changes: _Changes) -> float:
+def _outbox(pen: _Pen, y: float, queue: Part, room: _Room, changes: _Changes) -> float:
     lines = _signals(queue, changes)
     fits = max(room.outbox, min(len(lines), _ENTRIES_SHOWN), 1)
     height = 40 + fits * _ROW
     pen.rect("bx", _LEFT, y, _INNER, height, 8)
     pen.runs("", _LEFT + 12, y + 24, ("h", "outbox"), ("s", "signals to parents elsewhere, oldest first"))
-    pen.text("s e", _LEFT + _INNER - 12, y + 24, str(len(queue.outbox)))
+    pen.text("s e", _LEFT + _INNER - 12, y + 24, str(len(queue.entries)))
     if not lines:
         pen.text("s", _LEFT + 26, y + 53, "empty")
     shown = lines if len(lines) <= fits else lines[: fits - 1]
@@ -857,7 +854,7 @@ def value_words(value: Value) -> str:
 def _outside(pen: _Pen, top: float, present: Sequence[Stranger], room: int, changes: _Changes) -> float:
     start = len(pen.parts)
     pen.text("q", _LEFT, top + 34, "outside every queue")
-    y = _strangers(pen, top + 48, "keys", present, changes.lost(None, present), room, changes)
+    y = _strangers(pen, top + 48, "keys", present, changes.lost("", present), room, changes)
     behind = _Pen()
     behind.rect("pa", 8, top, WIDTH - 16, y + 14 - top, 10)
     pen.parts[start:start] = behind.parts
@@ -869,10 +866,10 @@ def _outside(pen: _Pen, top: float, present: Sequence[Stranger], room: int, chan
 
 def describe(snapshot: Snapshot) -> str:
     """The board in words, for those who do not see it: each queue, each set, who waits for how many."""
-    found, outside = reading.queues(snapshot)
+    held = Keyspace.of(snapshot)
     said = []
-    for queue in found:
-        parts = [f"queue {plain(queue.name)}{', paused' if queue.paused else ''}"]
+    for queue in held.queues:
+        parts = [f"queue {plain(queue.queue)}{', paused' if queue.paused else ''}"]
         for chip in _held(queue, _Changes(())):
             parts.append(f"{short(chip.id)} in no set, {chip.note}")
         for name in SETS:
@@ -882,11 +879,11 @@ def describe(snapshot: Snapshot) -> str:
             counts = f"{len(fan.processed)} processed, {len(fan.unsuccessful)} unsuccessful, {len(fan.failed)} failed"
             counter = "no counter" if fan.counter is None else f"counter {plain(fan.counter)}"
             parts.append(f"fan-in of {short(parent)}: {counter}, {counts}")
-        if queue.outbox:
-            parts.append(f"outbox: {len(queue.outbox)} waiting")
+        if queue.entries:
+            parts.append(f"outbox: {len(queue.entries)} waiting")
         if queue.strangers:
             parts.append(f"{len(queue.strangers)} other keys")
         said.append("; ".join(parts))
-    if outside:
-        said.append(f"{len(outside)} keys outside every queue")
+    if held.strangers:
+        said.append(f"{len(held.strangers)} keys outside every queue")
     return ". ".join(said) + "." if said else "The keyspace is empty."

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from emqkit import keys
 from emqkit.errors import BadArgument
+from emqkit.keys import SETS
 from emqkit.trace import CallRecord, Trace
 from emqkit.viz.theme import ACCENTS
-from emqkit.words.reading import SETS, elided, plain, short
+from emqkit.words.text import elided, plain, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

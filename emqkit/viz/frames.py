@@ -23,7 +23,8 @@ from emqkit.viz import boards
 from emqkit.viz.theme import BOARD_CSS, MARKS, theme_css
 from emqkit.wire import Call
 from emqkit.words import calls as text
-from emqkit.words.reading import elided, plain
+from emqkit.words.changes import changes_in_words
+from emqkit.words.text import elided, plain
 
 if TYPE_CHECKING:
     from emqkit.stepper import Stepped
@@ -254,7 +255,7 @@ class _Making:
                     board=drawn.setdefault(picture, len(drawn)),
                     sentence=shot.sentence,
                     where=shot.where,
-                    diff=tuple(text.changes_in_words(changes)),
+                    diff=tuple(changes_in_words(changes)),
                     depth=shot.depth,
                     source=at,
                     **shot.extra,

@@ -13,7 +13,7 @@ from html import escape
 from emqkit.sim.history import History, Moved
 from emqkit.viz.boards import Picture
 from emqkit.viz.theme import theme_css
-from emqkit.words.reading import elided
+from emqkit.words.text import elided
 
 __all__ = ["spacetime"]
 

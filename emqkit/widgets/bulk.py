@@ -21,7 +21,7 @@ from emqkit.trace import Step, Trace
 from emqkit.widgets.lab import Lab, Table, Tape, many
 from emqkit.widgets.player import Sentence, StepPlayer
 from emqkit.wire import Done, Program
-from emqkit.words.reading import elided, plain, short
+from emqkit.words.text import elided, plain, short
 
 __all__ = ["BulkLedger", "LedgerRow"]
 

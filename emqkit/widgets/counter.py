@@ -20,7 +20,7 @@ from emqkit.servers import Server
 from emqkit.trace import Trace
 from emqkit.widgets.lab import ServedLab, Table, many, private
 from emqkit.widgets.player import Sentence
-from emqkit.words.reading import short
+from emqkit.words.text import short
 
 __all__ = ["CounterLab"]
 

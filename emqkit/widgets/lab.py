@@ -22,7 +22,7 @@ from emqkit.trace import CallRecord, Step, Trace
 from emqkit.viz.theme import theme_css
 from emqkit.widgets.player import HERE, Sentence, StepPlayer
 from emqkit.wire import Flush, Program
-from emqkit.words.reading import short
+from emqkit.words.text import many, short
 
 __all__ = ["Crashes", "GapPicker", "Lab", "ServedLab", "Table", "Tape", "many", "private"]
 
@@ -31,11 +31,6 @@ def _style(scope: str) -> str:
     """The style sheet of a lab, or of its twin: what both show, and for the lab its controls."""
     files = ("lab.css", "panel.css") if scope == ".emqkit-lab" else ("panel.css",)
     return f"<style>{theme_css(scope)}{''.join((HERE / name).read_text('utf-8') for name in files)}</style>"
-
-
-def many(count: int, noun: str, nouns: str = "") -> str:
-    """A count and its noun: `1 child`, `2 children`."""
-    return f"{count} {noun if count == 1 else nouns or noun + 's'}"
 
 
 def private(server: Server | None) -> Server:

@@ -25,7 +25,7 @@ from emqkit.pump import Pump
 from emqkit.servers import Server
 from emqkit.widgets.lab import Crashes, GapPicker, ServedLab, Table, many, private
 from emqkit.widgets.player import Sentence
-from emqkit.words.reading import elided, plain, short
+from emqkit.words.text import elided, plain, short
 
 __all__ = ["OutboxLab"]
 

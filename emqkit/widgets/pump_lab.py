@@ -24,7 +24,7 @@ from emqkit.trace import Trace
 from emqkit.widgets.lab import Crashes, GapPicker, ServedLab, Table, many, private
 from emqkit.widgets.player import Sentence
 from emqkit.wire import Program
-from emqkit.words.reading import short
+from emqkit.words.text import short
 
 __all__ = ["PumpCrashLab"]
 

@@ -6,56 +6,26 @@ script is supposed to do: where a script does something else, the sentence says 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from emqkit import keys, outbox
+from emqkit import keys
 from emqkit.errors import ScriptArity, ScriptMissing
-from emqkit.outbox import Completion, Failure, Poison
+from emqkit.keyspace import Keyspace
 from emqkit.scripts import ScriptSet
 from emqkit.snapshot import Change, Snapshot
 from emqkit.trace import CallRecord, Step
 from emqkit.wire import ErrorReply, Reply
-from emqkit.words import reading
-from emqkit.words.reading import SETS, elided, plain, quoted, short
+from emqkit.words.changes import field_words, key_words, signal_words
+from emqkit.words.text import elided, listed, many, plain, quoted, short
 
-__all__ = ["changes_in_words", "key_words", "reply_words", "sentence", "start_sentence", "step_sentence"]
-
-Line = tuple[str, str]
-"""A change in words: its mark, `+`, `-` or `~`, and the text."""
+__all__ = ["reply_words", "sentence", "start_sentence", "step_sentence"]
 
 _NAMED_SIGNALS = 3
 
 
 # --- keys and replies ------------------------------------------------------------------------------------------------
-
-_OF_A_JOB = {
-    "row": "the row",
-    "dependencies": "the counter",
-    "processed": "processed",
-    "failed": "failed",
-    "unsuccessful": "unsuccessful",
-    "logs": "the logs",
-}
-
-
-def key_words(key: bytes) -> str:
-    """A key as a sentence names it: `pending of orders`, `the row of JOB…LuC9`; a key of nobody's, quoted."""
-    at = keys.parse(key)
-    if at is not None and at.id is not None and at.name in _OF_A_JOB:
-        return f"{_OF_A_JOB[at.name]} of {short(at.id)}"
-    if at is not None and at.id is None:
-        queue = plain(at.queue)
-        if at.name in SETS:
-            return f"{at.name} of {queue}"
-        if at.name == "flow:outbox":
-            return f"the outbox of {queue}"
-        if at.name == "meta":
-            return f"the settings of {queue}"
-        if at.name.startswith("metrics:"):
-            return f"the {plain(at.name[8:])} count of {queue}"
-    return f"key {quoted(key, 60)}"
 
 
 def reply_words(reply: Reply) -> str:
@@ -79,27 +49,7 @@ def _ids(ids: Sequence[str]) -> str:
     named = [short(id) for id in ids]
     if len(named) > 4:
         return f"{', '.join(named[:3])} and {len(named) - 3} more"
-    return _and(named)
-
-
-def _and(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else "none"
-
-
-def _many(count: int, noun: str, nouns: str = "") -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {nouns or noun + 's'}"
-
-
-def _signal(raw: bytes) -> str:
-    """An outbox entry in words."""
-    match outbox.decode(raw):
-        case Completion() as one:
-            return f"{short(one.child_id)} completed, for {short(one.parent_id)} in {plain(one.parent_queue)}"
-        case Failure() as one:
-            where = f"{short(one.parent_id)} in {plain(one.parent_queue)}"
-            return f"{short(one.child_id)} died (policy {plain(one.policy)}), for {where}"
-        case Poison():
-            return f"an entry that cannot be read, {quoted(raw)}"
+    return listed(named)
 
 
 # --- one call --------------------------------------------------------------------------------------------------------
@@ -173,9 +123,11 @@ class _Told:
         """Where an id of this queue stands after the call: `in pending`, or `in no set`."""
         at = keys.parse(self.keys[0])
         found = [
-            name for name in SETS if at is not None and id in self.record.after.ranked(keys.queue_key(at.queue, name))
+            name
+            for name in keys.SETS
+            if at is not None and id in self.record.after.ranked(keys.queue_key(at.queue, name))
         ]
-        return f"in {_and(found)}" if found else "in no set"
+        return f"in {listed(found)}" if found else "in no set"
 
     def deletes(self, key: bytes) -> bool:
         """Is the whole key gone with this call?"""
@@ -260,7 +212,7 @@ def _promote(told: _Told) -> str | None:
     if told.reply == 0:
         return f"finds nothing due in schedule of {told.queue}; {told.nothing}."
     moved = told.moved("pending", "added")
-    return f"moves {_many(told.reply, 'due job')} of {told.queue} from schedule to pending: {_ids(moved)}."
+    return f"moves {many(told.reply, 'due job')} of {told.queue} from schedule to pending: {_ids(moved)}."
 
 
 def _reap(told: _Told) -> str | None:
@@ -271,7 +223,7 @@ def _reap(told: _Told) -> str | None:
     moved = told.moved("pending", "added")
     who = "whose lease lapsed" if told.reply == 1 else "whose leases lapsed"
     kept = "" if any(change.part == b"attempts" for change in told.diff) else "; tokens stay"
-    return f"puts {_many(told.reply, 'job')} of {told.queue} {who} back into pending: {_ids(moved)}{kept}."
+    return f"puts {many(told.reply, 'job')} of {told.queue} {who} back into pending: {_ids(moved)}{kept}."
 
 
 def _extend_lock(told: _Told) -> str | None:
@@ -289,7 +241,7 @@ def _extend_locks(told: _Told) -> str | None:
         return None
     asked = [told.text(at) for at in range(2, len(told.args), 2)]
     refused = [item.decode("utf-8", "surrogateescape") for item in told.reply if isinstance(item, bytes)]
-    done = f"gives {len(asked) - len(refused)} of {_many(len(asked), 'lease')} of {told.queue} a new deadline"
+    done = f"gives {len(asked) - len(refused)} of {many(len(asked), 'lease')} of {told.queue} a new deadline"
     return f"{done}; not extended: {_ids(refused)}." if refused else f"{done}."
 
 
@@ -324,7 +276,7 @@ def _enqueue_flow(told: _Told) -> str | None:
     rows = [bool(told.record.after.hash(key)) for key in told.keys[3 : 3 + len(ids)]]
     waiting = [row for id, row in zip(ids, rows, strict=True) if id in pending]
     landed = sum(waiting)
-    count = _many(len(ids), "child", "children")
+    count = many(len(ids), "child", "children")
     count = count if landed == len(ids) else f"{landed} of {count}"
     children = f"{count} {'is' if landed == 1 else 'are'} claimable in pending"
     if landed < len(waiting):
@@ -346,7 +298,7 @@ def _parents_place(told: _Told) -> tuple[str, bool]:
     if not row:
         return "has no row" if unset else f"has no row and stands {place}", False
     if row.get(b"state") != b"awaiting_children":
-        state = _field(b"state", row[b"state"]) if b"state" in row else "none"
+        state = field_words(b"state", row[b"state"]) if b"state" in row else "none"
         return f"stands {place} with the state {state}", False
     return (f"held {place}", True) if unset else (f"stands {place}", False)
 
@@ -429,19 +381,7 @@ _NAMES = {"native_complete": "EMQ.COMPLETE (a model)", "native_fail": "EMQ.FAIL 
 
 def _fields(args: Sequence[bytes]) -> str:
     pairs = zip(args[::2], args[1::2], strict=False)
-    return _and([f"{plain(name)} = {_field(name, value)}" for name, value in pairs])
-
-
-def _field(name: bytes, value: bytes) -> str:
-    if name in (b"parent", b"child"):
-        return short(value)
-    if name == b"parent_policy" and value in reading.POLICIES:
-        return f"{plain(value)} ({reading.POLICIES[value]})"
-    return (
-        elided(plain(value), 40)
-        if name in (b"state", b"attempts", b"parent_policy", b"parent_queue")
-        else quoted(value)
-    )
+    return listed([f"{plain(name)} = {field_words(name, value)}" for name, value in pairs])
 
 
 def _hset(told: _Told) -> str | None:
@@ -456,9 +396,8 @@ def _hdel(told: _Told) -> str | None:
     at = keys.parse(told.keys[0])
     if at is not None and at.name == "meta" and told.args == (b"paused",):
         return f"resumes {told.queue}{'' if told.diff else '; it was not paused'}."
-    return (
-        f"deletes {_and([plain(name) for name in told.args])} of {key_words(told.keys[0])}: {reply_words(told.reply)}."
-    )
+    fields = listed([plain(name) for name in told.args])
+    return f"deletes {fields} of {key_words(told.keys[0])}: {reply_words(told.reply)}."
 
 
 def _hmget(told: _Told) -> str | None:
@@ -469,7 +408,7 @@ def _hmget(told: _Told) -> str | None:
     if len(values) != len(told.args):
         return None
     found = [
-        f"{plain(name)} {'none' if value is None else _field(name, value) if isinstance(value, bytes) else value}"
+        f"{plain(name)} {'none' if value is None else field_words(name, value) if isinstance(value, bytes) else value}"
         for name, value in zip(told.args, values, strict=True)
     ]
     return f"reads {key_words(told.keys[0])}: {', '.join(found)}."
@@ -520,9 +459,9 @@ def _lrange(told: _Told) -> str | None:
     at = keys.parse(told.keys[0])
     named = [item for item in told.reply if isinstance(item, bytes)]
     is_outbox = at is not None and at.name == "flow:outbox"
-    found = "; ".join(_signal(item) if is_outbox else quoted(item) for item in named[:_NAMED_SIGNALS])
+    found = "; ".join(signal_words(item) if is_outbox else quoted(item) for item in named[:_NAMED_SIGNALS])
     more = f"; and {len(named) - _NAMED_SIGNALS} more" if len(named) > _NAMED_SIGNALS else ""
-    count = _many(len(named), "entry", "entries")
+    count = many(len(named), "entry", "entries")
     return f"reads {count} of {key_words(told.keys[0])} and removes nothing: {found}{more}."
 
 
@@ -530,18 +469,18 @@ def _ltrim(told: _Told) -> str | None:
     before, after = (len(one.items(told.keys[0])) for one in (told.record.before, told.record.after))
     if before == after:
         return f"trims {key_words(told.keys[0])}; nothing changed."
-    return f"trims {_many(before - after, 'entry', 'entries')} off {key_words(told.keys[0])}; {after} left."
+    return f"trims {many(before - after, 'entry', 'entries')} off {key_words(told.keys[0])}; {after} left."
 
 
 def _rpush(told: _Told) -> str | None:
     at = keys.parse(told.keys[0])
     if at is None or at.name != "flow:outbox":
         return None
-    return f"puts a signal into {key_words(told.keys[0])}: {'; '.join(_signal(item) for item in told.args)}."
+    return f"puts a signal into {key_words(told.keys[0])}: {'; '.join(signal_words(item) for item in told.args)}."
 
 
 def _del(told: _Told) -> str | None:
-    names = _and([key_words(key) for key in told.keys])
+    names = listed([key_words(key) for key in told.keys])
     if told.reply == 0:
         return f"finds no {names.removeprefix('the ')} to delete; {told.nothing}."
     return f"deletes {names}."
@@ -616,8 +555,8 @@ def _otherwise(told: _Told, scripts: ScriptSet) -> str:
         about = f" ({summary})" if summary else ""
     elif told.args:
         about = " " + " ".join(elided(plain(arg), 24) for arg in told.args[:6])
-    where = f" on {_and([key_words(key) for key in told.keys[:3]])}" if told.keys else ""
-    changed = _many(len({change.key for change in told.diff}), "key")
+    where = f" on {listed([key_words(key) for key in told.keys[:3]])}" if told.keys else ""
+    changed = many(len({change.key for change in told.diff}), "key")
     end = f"; {changed} changed" if told.diff else "; nothing changed"
     return f"{about.strip()}{where} answers {reply_words(told.reply)}{end}.".strip()
 
@@ -667,172 +606,9 @@ def _policies(step: Step) -> str:
 
 def start_sentence(snapshot: Snapshot) -> str:
     """The sentence of the start, before anything was sent."""
-    found, outside = reading.queues(snapshot)
-    there = [f"{plain(queue.name)} ({_many(len(queue.rows), 'row')})" for queue in found]
-    there += [_many(len(outside), "other key")] if outside else []
+    held = Keyspace.of(snapshot)
+    there = [f"{plain(part.queue)} ({many(len(part.rows), 'row')})" for part in held.queues]
+    there += [many(len(held.strangers), "other key")] if held.strangers else []
     if not there:
         return "The start: nothing has been sent yet, and the keyspace is empty."
-    return f"The start: nothing has been sent yet. Already there: {_and(there)}."
-
-
-# --- changes ---------------------------------------------------------------------------------------------------------
-
-_ORDER = ("set", "dependencies", "processed", "unsuccessful", "failed", "row", "flow:outbox", "logs", "meta", "metrics")
-_MARKS = {"added": "+", "removed": "-", "changed": "~"}
-
-
-def changes_in_words(changes: Iterable[Change]) -> list[Line]:
-    """What changed, line by line: first who moved where, then counters and results, then rows, then the rest.
-
-    Args:
-        changes: as `diff` gives them.
-
-    Returns:
-        (mark, text) pairs; the mark is `+`, `-` or `~`, so that no line needs a colour.
-    """
-    by_key: dict[bytes, list[Change]] = {}
-    for change in reading.telling(changes):
-        by_key.setdefault(change.key, []).append(change)
-    lines: list[tuple[int, Line]] = [(0, line) for line in _moves(by_key)]
-    for key, made in by_key.items():
-        at = keys.parse(key)
-        kind = "other" if at is None else "metrics" if at.name.startswith("metrics:") else at.name
-        if at is not None and at.id is None and kind in SETS:
-            continue
-        known = at is not None and (kind == "metrics" or reading.known(at))
-        rank = _ORDER.index(kind) if known and kind in _ORDER else len(_ORDER)
-        lines += [(rank, line) for line in _key_lines(key, at, made, known)]
-    return [line for _, line in sorted(lines, key=lambda one: one[0])]
-
-
-def _moves(by_key: dict[bytes, list[Change]]) -> list[Line]:
-    """Set members: from where to where, one line an id."""
-    moves: dict[tuple[str, str], dict[str, Change]] = {}
-    for key, made in by_key.items():
-        at = keys.parse(key)
-        if at is None or at.id is not None or at.name not in SETS:
-            continue
-        for change in made:
-            part = (change.part or b"").decode("utf-8", "surrogateescape")
-            moves.setdefault((at.queue, part), {})[at.name] = change
-    lines: list[Line] = []
-    for (queue, id), sets in sorted(moves.items(), key=lambda one: (keys.text(one[0][0]), keys.text(one[0][1]))):
-        who, where = short(id), plain(queue)
-        into = [name for name in SETS if name in sets and sets[name].kind == "added"]
-        out = [name for name in SETS if name in sets and sets[name].kind == "removed"]
-        if len(into) == len(out) == 1:
-            lines.append(("~", f"{who} moves from {out[0]} to {into[0]} of {where}"))
-        else:
-            lines += [("-", f"{who} leaves {name} of {where}") for name in out]
-            lines += [("+", f"{who} enters {name} of {where}") for name in into]
-        for name in SETS:
-            if name in sets and sets[name].kind == "changed":
-                lines.append(("~", f"{who} in {name} of {where}: {_rescored(name, sets[name])}"))
-    return lines
-
-
-def _rescored(name: str, change: Change) -> str:
-    later = reading.score(change.after) > reading.score(change.before)
-    what = {"active": "its lease ends", "schedule": "it is due"}.get(name, "its score is")
-    return f"{what} {'later' if later else 'earlier'}" if name in ("active", "schedule") else "its score changes"
-
-
-def _key_lines(key: bytes, at: keys.ParsedKey | None, made: list[Change], known: bool) -> list[Line]:
-    if at is None or not known:
-        return [_unknown_line(key, made)]
-    if at.id is not None:
-        return _job_lines(at.id, at.name, made)
-    if at.name == "flow:outbox":
-        return [
-            ("-", f"the outbox of {plain(at.queue)} drops: {_signal(change.before)}")
-            if change.before is not None
-            else ("+", f"the outbox of {plain(at.queue)} gains: {_signal(change.after or b'')}")
-            for change in made
-        ]
-    if at.name == "meta":
-        return [
-            ({"added": "+", "removed": "-"}.get(change.kind, "~"), _setting(plain(at.queue), change)) for change in made
-        ]
-    return [
-        (
-            "~" if change.before is not None else "+",
-            f"{key_words(key)[4:]}: {_value(change.before, '0')} → {_value(change.after, '0')}",
-        )
-        for change in made
-    ]
-
-
-def _setting(queue: str, change: Change) -> str:
-    if change.part == b"paused" and change.kind != "changed":
-        return f"{queue} is {'paused' if change.kind == 'added' else 'no longer paused'}"
-    return f"setting {plain(change.part or b'')} of {queue}: {_value(change.before)} → {_value(change.after)}"
-
-
-def _value(value: bytes | None, missing: str = "none") -> str:
-    return missing if value is None else elided(plain(value), 40)
-
-
-def _unknown_line(key: bytes, made: list[Change]) -> Line:
-    kinds = {change.kind for change in made}
-    mark = _MARKS[made[0].kind] if len(kinds) == 1 else "~"
-    verb = {"+": "gains", "-": "loses", "~": "changes in"}[mark]
-    return mark, f"{key_words(key)} {verb} {_many(len(made), 'part')}"
-
-
-def _job_lines(id: str, name: str, made: list[Change]) -> list[Line]:
-    who = short(id)
-    if name == "row":
-        return _row_lines(who, made)
-    if name == "dependencies":
-        (change,) = made[:1]
-        if change.before is None:
-            return [("+", f"the counter of {who} starts at {_value(change.after)}")]
-        if change.after is None:
-            return [("-", f"the counter of {who} goes; it stood at {_value(change.before)}")]
-        return [("~", f"the counter of {who}: {_value(change.before)} → {_value(change.after)}")]
-    lines: list[Line] = []
-    for change in made:
-        child = short(change.part or b"")
-        if name == "logs":
-            text = f"the logs of {who} {'lose' if change.after is None else 'gain'} a line"
-        elif change.before is None:
-            own = change.after == change.part
-            text = f"{name} of {who} gains {child}: {'its own id' if own else quoted(change.after or b'')}"
-        elif change.after is None:
-            text = f"{name} of {who} loses {child}"
-        else:
-            text = f"{name} of {who}, {child}: {quoted(change.before)} → {quoted(change.after)}"
-        lines.append((_MARKS[change.kind], text))
-    return lines
-
-
-_ROW_ORDER = (b"state", b"attempts", b"payload", b"parent", b"parent_queue", b"parent_policy", b"last_error")
-
-
-def _row_lines(who: str, made: list[Change]) -> list[Line]:
-    order = {name: at for at, name in enumerate(_ROW_ORDER)}
-    made = sorted(made, key=lambda change: (order.get(change.part or b"", len(order)), change.part or b""))
-    added = [change for change in made if change.kind == "added"]
-    removed = [change for change in made if change.kind == "removed"]
-    whole = {b"state", b"attempts", b"payload"}
-    lines: list[Line] = []
-    if whole <= {change.part for change in added}:
-        fields = ", ".join(
-            f"{plain(change.part or b'')} {_field(change.part or b'', change.after or b'')}" for change in added
-        )
-        lines.append(("+", f"the row of {who} appears: {fields}"))
-        added = []
-    if whole <= {change.part for change in removed}:
-        lines.append(("-", f"the row of {who} is deleted"))
-        removed = []
-    for change in made:
-        name = plain(change.part or b"")
-        if change.kind == "changed":
-            before, after = (_field(change.part or b"", value or b"") for value in (change.before, change.after))
-            lines.append(("~", f"{name} of {who}: {before} → {after}"))
-    lines += [
-        ("+", f"the row of {who} gains {plain(one.part or b'')} {_field(one.part or b'', one.after or b'')}")
-        for one in added
-    ]
-    lines += [("-", f"the row of {who} loses {plain(one.part or b'')}") for one in removed]
-    return lines
+    return f"The start: nothing has been sent yet. Already there: {listed(there)}."

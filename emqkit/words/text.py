@@ -1,0 +1,74 @@
+"""Bytes, ids, counts and lists as people read them: on one line, as wide as they are told to be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wcwidth import iter_graphemes
+from wcwidth import width as columns_of
+
+from emqkit.arguments import to_bytes, to_text
+from emqkit.errors import IllFormedId
+from emqkit.ids import check
+
+__all__ = ["elided", "listed", "many", "plain", "quoted", "short", "width"]
+
+
+def plain(value: bytes | str) -> str:
+    """Bytes as text on one line: UTF-8 where it is, and `\\x..` for every byte or character that cannot be shown."""
+    text = to_text(to_bytes(value))
+    if text.isprintable():
+        return text
+    shown = []
+    for character in text:
+        code = ord(character)
+        if 0xDC80 <= code <= 0xDCFF:
+            shown.append(f"\\x{code - 0xDC00:02x}")
+        elif character.isprintable():
+            shown.append(character)
+        else:
+            shown.append("".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogatepass")))
+    return "".join(shown)
+
+
+def width(text: str) -> int:
+    """How many columns of a monospaced font the text takes: wide characters take two, combining ones none."""
+    return columns_of(text, control_codes="ignore")
+
+
+def elided(text: str, columns: int) -> str:
+    """The text, cut with an ellipsis where it is wider than `columns`; no character loses its accents."""
+    if width(text) <= columns:
+        return text
+    kept, used = [], 1
+    for character in iter_graphemes(text):
+        used += width(character)
+        if used > columns:
+            break
+        kept.append(character)
+    return "".join(kept) + "…"
+
+
+def quoted(value: bytes | str, columns: int = 40) -> str:
+    """A value inside a sentence: in quotation marks, escaped and elided."""
+    return f'"{elided(plain(value), columns)}"'
+
+
+def short(id: str | bytes) -> str:
+    """An id as sentences name it where nothing else is known of it, `JOB…LuC9`; what is no id stays whole, elided."""
+    text = to_text(id) if isinstance(id, bytes) else id
+    try:
+        check(text)
+    except IllFormedId:
+        return elided(plain(text), 24) or '""'
+    return f"{text[:3]}…{text[-4:]}"
+
+
+def many(count: int, noun: str, nouns: str = "") -> str:
+    """A count and its noun: `1 child`, `2 children`."""
+    return f"{count} {noun if count == 1 else nouns or noun + 's'}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """A list in a sentence: `a`, `a and b`, `a, b and c`; `none` for an empty one."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else "none"
