@@ -125,11 +125,6 @@ class _Node:
     def field_parent_queue(self) -> str | None:
         return self.parent_queue if self.parent_queue != self.queue else None
 
-    def walk(self) -> Iterator[_Node]:
-        yield self
-        for node in self.below:
-            yield from node.walk()
-
 
 def _settled(queue: str, parent_id: str, children: Sequence[Child], level: int = 2) -> tuple[_Node, ...]:
     """Gate every id and queue of the children, and of theirs, at the key builder."""
@@ -234,9 +229,9 @@ class Flows:
         """Land a flow: the parent held, its children claimable.
 
         Same queue: one script, all or nothing, then the policies: 2 round trips. Another queue among the children, or a
-        tree: parent first, then each child on its own slot; a refusal stops it and undoes nothing. What is held stays
-        held, and the remedy is the same add with the same ids. 1 + k round trips for k children, and one for the
-        policies of each queue.
+        tree: parent first, then each child on its own slot and its policy right after it: 1 + 2k round trips for k
+        children. A refusal stops it and undoes nothing: what is held stays held, and the remedy is the same add with
+        the same ids.
 
         Args:
             queue: the parent's queue.
@@ -325,7 +320,9 @@ class Flows:
         yield from transitions.enqueue_flow(queue, parent_id, payload, children, policies if inside else None)
         landed += [parent_id, *(node.id for node in nodes)]
         if not inside:
-            yield from _write_policies(nodes)
+            # In one flush, but never the land's own: a refused land would leave rows of one field.
+            for answer in (yield from Flush(tuple(map(_policy_call, nodes)))):
+                value_or_raise(answer)
 
     def _hold_and_land(
         self, queue: str, parent_id: str, payload: bytes, nodes: tuple[_Node, ...], landed: list[str]
@@ -334,18 +331,22 @@ class Flows:
         landed.append(parent_id)
         for node in nodes:
             yield from self._land(node, landed)
-        if not self.server.scripts["enqueue_flow_child"].takes("policy"):
-            leaves = [leaf for node in nodes for leaf in node.walk() if not leaf.below]
-            yield from _write_policies(leaves)
 
     def _land(self, node: _Node, landed: list[str]) -> Steps[None]:
-        """One node on its own slot, parent first: an inner node held, a leaf claimable."""
+        """One node on its own slot, parent first: an inner node held, a leaf claimable.
+
+        What its script does not take is written on its row before the next node lands: until then the node dies by the
+        default policy.
+        """
         if not node.below:
-            policy = node.link.policy if self.server.scripts["enqueue_flow_child"].takes("policy") else None
+            inside = self.server.scripts["enqueue_flow_child"].takes("policy")
+            policy = node.link.policy if inside else None
             yield from transitions.enqueue_flow_child(
                 node.queue, node.id, node.payload, node.link.id, node.field_parent_queue, policy
             )
             landed.append(node.id)
+            if not inside:
+                yield from _policy_call(node)
             return
         inside = self.server.scripts["hold_parent"].takes("policy")
         yield from transitions.hold_parent(
@@ -392,19 +393,10 @@ def _read_hash(queue: str, parent_id: str, name: str) -> Call[dict[str, str]]:
     return command("HGETALL", [keys.subkey(queue, parent_id, name)], [], read)
 
 
-def _write_policies(nodes: Sequence[_Node]) -> Steps[None]:
-    """Each child's policy on its row by plain HSET, a flush a queue.
-
-    Never in the land's own flush, since a refused land would leave rows of one field.
-    """
-    by_queue: dict[str, list[Call[Any]]] = {}
-    for node in nodes:
-        row = keys.job(node.queue, node.id)
-        call = command("HSET", [row], [b"parent_policy", keys.text(node.link.policy)], lambda reply: reply)
-        by_queue.setdefault(node.queue, []).append(call)
-    for calls in by_queue.values():
-        for answer in (yield from Flush(tuple(calls))):
-            value_or_raise(answer)
+def _policy_call(node: _Node) -> Call[Any]:
+    """A child's policy on its row, by a plain HSET."""
+    fields = [b"parent_policy", keys.text(node.link.policy)]
+    return command("HSET", [keys.job(node.queue, node.id)], fields, lambda reply: reply)
 
 
 def _remains(error: EmqError, landed: Sequence[str]) -> Remains:
