@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from emqkit import Child, Flow, Flows, Jobs, Minter, Pump, Server, Trace, capture, keys, open_server, record
 from emqkit.errors import BadArgument, EmqError, ReplyLost, WrongNamespace
 from emqkit.keyspace import Keyspace
-from emqkit.scripts import ScriptSet
+from emqkit.scripts import Script, ScriptSet
 from emqkit.snapshot import Change, Hash, Items, Members, Ranked, Snapshot, Text, Value, diff
 from emqkit.trace import CallRecord, Step
 from emqkit.viz import boards, figures
@@ -779,6 +779,25 @@ def test_the_counters_decay_names_the_calls_and_the_release(server: Server, queu
         assert words in drawn
     with pytest.raises(BadArgument, match="no counter"):
         figures.counter_decay(trace, queue, A)
+
+
+def test_the_counters_decay_reads_a_learners_header() -> None:
+    source = ScriptSet.load("published")["flow_deliver"].source
+    for old, new in (
+        ("argv     child_id result parent_id base", "argv     base result parent_id child_id"),
+        ("ARGV[1], ARGV[2], ARGV[3], ARGV[4]", "ARGV[4], ARGV[2], ARGV[3], ARGV[1]"),
+    ):
+        assert old in source
+        source = source.replace(old, new)
+    mine = ScriptSet("mine", {"flow_deliver": Script.parse(source, "mine/flow_deliver.lua")})
+    dependencies, processed = (keys.subkey("orders", P, name) for name in ("dependencies", "processed"))
+    args = (keys.base("orders"), b"ok", P.encode(), A.encode())
+    deliver = Call("flow_deliver", (dependencies, processed, keys.job("orders", P)), args, bool, RuntimeError, "script")
+    with open_server("fake://", scripts=mine) as server:
+        server.client.set(dependencies, 2)
+        with record(server) as trace:
+            run(server, iter_call(deliver))
+    assert "flow_deliver JOB…GLuD" in words_of(figures.counter_decay(trace, "orders", P))
 
 
 def test_the_ring_and_the_placement_compute_their_slots() -> None:

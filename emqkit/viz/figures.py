@@ -74,7 +74,7 @@ def counter_decay(trace: Trace, queue: str, parent_id: str) -> Figure:
             zorder=3,
         )
         axes.annotate(
-            _mover(trace.calls[at - 1]) + (f"\n{short(parent_id)} is released" if is_released else ""),
+            _mover(trace, trace.calls[at - 1]) + (f"\n{short(parent_id)} is released" if is_released else ""),
             (at, value),
             xytext=(7, 9),
             textcoords="offset points",
@@ -92,10 +92,13 @@ def counter_decay(trace: Trace, queue: str, parent_id: str) -> Figure:
     return figure
 
 
-def _mover(record: CallRecord) -> str:
+def _mover(trace: Trace, record: CallRecord) -> str:
     """The call that moved the counter, with the id it was about."""
-    named = record.call.args[0] if record.call.args else b""
-    return f"{record.call.verb} {short(named)}" if record.call.kind == "script" else record.call.verb
+    if record.call.kind != "script":
+        return record.call.verb
+    args = trace.scripts.view(record.call).args
+    ids = [id for name in ("id", "child_id", "parent_id") if (id := args.get(name)) is not None]
+    return " ".join((record.call.verb, *map(short, ids[:1])))
 
 
 def _number(value: bytes | None) -> int | None:

@@ -25,7 +25,7 @@ from emqkit.words.text import elided, plain, short
 
 __all__ = ["BulkLedger", "LedgerRow"]
 
-_LANDS = ("hold_parent", "enqueue_flow_child")
+_LANDS = {"hold_parent": "parent_id", "enqueue_flow_child": "child_id"}  # and the name of the id that each lands
 _MARKS = {"landed": "●", "held": "◐", "absent": "○", "unknown": "?"}
 
 
@@ -303,7 +303,8 @@ def _retried(row: LedgerRow, program: Program[Any], piece: Trace, trips: tuple[i
     if not isinstance(piece.error, EmqError):
         raise piece.error
     # What landed in an earlier try stays, and what this one landed before its refusal is there as well.
-    seen = (one.call.args[0].decode() for one in piece.calls if one.call.verb in _LANDS and one.reply == 1)
+    landed = (one.call for one in piece.calls if one.call.verb in _LANDS and one.reply == 1)
+    seen = (piece.scripts.view(call).args.text(_LANDS[call.verb]) for call in landed)
     there = tuple(dict.fromkeys([*row.landed_ids, *seen]))
     outcome = "unknown" if isinstance(piece.error, ReplyLost) else "held" if there else "absent"
     return LedgerRow(row.number, flow, outcome, there, trips, str(piece.error), again)

@@ -16,6 +16,7 @@ import ipywidgets as widgets
 from emqkit import keys
 from emqkit.errors import BadArgument, EmqError
 from emqkit.ids import Minter
+from emqkit.scripts import ScriptSet
 from emqkit.servers import Server, open_server
 from emqkit.snapshot import Snapshot, capture, restore
 from emqkit.trace import CallRecord, Step, Trace
@@ -118,7 +119,7 @@ class Crashes:
         with server.scratch() as elsewhere:
             restore(elsewhere, now, current=Snapshot())
             trace = Trace.of(program, elsewhere)
-        return cls(tuple(map(_named, trace.calls)))
+        return cls(tuple(_named(record, trace.scripts) for record in trace.calls))
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -172,10 +173,10 @@ class GapPicker:
         return calls, self.crashes.gaps[calls]
 
 
-def _named(record: CallRecord) -> str:
+def _named(record: CallRecord, scripts: ScriptSet) -> str:
     call = record.call
-    about = call.args[0] if call.kind == "script" and call.verb.endswith("deliver") and call.args else b""
-    return f"{call.verb} of {short(about)}" if about else call.verb
+    child = scripts.view(call).args.get("child_id") if call.verb.endswith("deliver") else None
+    return f"{call.verb} of {short(child)}" if child else call.verb
 
 
 # --- what a lab shows -------------------------------------------------------------------------------------------------

@@ -142,7 +142,7 @@ class PumpCrashLab(ServedLab):
     def _count(self, piece: Trace) -> None:
         for record in piece.calls:
             if record.call.verb == "flow_deliver":
-                child = record.call.args[0].decode()
+                child = piece.scripts.view(record.call).args.text("child_id")
                 self._delivered[child] += 1
                 self._counted[child] += 1 if record.diff else 0
 
