@@ -5,8 +5,9 @@ The server's time is kept beside it and takes no part in equality. What the keys
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import Literal
@@ -23,6 +24,7 @@ __all__ = [
     "Ranked",
     "Snapshot",
     "Text",
+    "Timeline",
     "Value",
     "capture",
     "diff",
@@ -87,7 +89,7 @@ class Members:
 Value = Text | Hash | Items | Ranked | Members
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Snapshot:
     """The contents of a keyspace, sorted by key; hashable, equal when the contents are.
 
@@ -97,31 +99,47 @@ class Snapshot:
     """
 
     entries: tuple[tuple[bytes, Value], ...] = ()
-    now: int = field(default=0, compare=False)
+    now: int = 0
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Snapshot) and self.entries == other.entries)
+
+    def __hash__(self) -> int:
+        return hash(self.entries)
 
     @cached_property
     def keys(self) -> Mapping[bytes, Value]:
         """The entries as a mapping, in order."""
         return MappingProxyType(dict(self.entries))
 
+    def value(self, key: bytes) -> Value | None:
+        """What a key holds, or None."""
+        return self.keys.get(key)
+
+    def unlike(self, other: Snapshot) -> list[bytes]:
+        """The keys that hold something else in the other snapshot, in byte order."""
+        theirs = other.keys
+        gone = [key for key in theirs if key not in self.keys]
+        return sorted([key for key, value in self.entries if theirs.get(key) != value] + gone)
+
     def hash(self, key: bytes) -> Mapping[bytes, bytes]:
         """A hash's fields; empty when the key is missing or is no hash."""
-        value = self.keys.get(key)
+        value = self.value(key)
         return dict(value.fields) if isinstance(value, Hash) else {}
 
     def ranked(self, key: bytes) -> Mapping[bytes, float]:
         """A sorted set's members with their scores; empty when the key is missing or is no sorted set."""
-        value = self.keys.get(key)
+        value = self.value(key)
         return dict(value.members) if isinstance(value, Ranked) else {}
 
     def items(self, key: bytes) -> tuple[bytes, ...]:
         """A list's items; empty when the key is missing or is no list."""
-        value = self.keys.get(key)
+        value = self.value(key)
         return value.items if isinstance(value, Items) else ()
 
     def text(self, key: bytes) -> bytes | None:
         """A string's value, or None."""
-        value = self.keys.get(key)
+        value = self.value(key)
         return value.value if isinstance(value, Text) else None
 
     @property
@@ -129,6 +147,101 @@ class Snapshot:
         """The queues that have a key here, in order of name."""
         parsed = (keys.parse(key) for key, _ in self.entries)
         return tuple(sorted({key.queue for key in parsed if key is not None}))
+
+
+# --- over time ---------------------------------------------------------------------------------------------------------
+
+
+class Timeline:
+    """What keys held over time, each value once; its snapshots are places on it, and built only when looked at.
+
+    Args:
+        start: the first place.
+    """
+
+    def __init__(self, start: Snapshot) -> None:
+        self._values: dict[bytes, tuple[list[int], list[Value | None]]] = {
+            key: ([0], [value]) for key, value in start.entries
+        }
+        self._changed: list[tuple[bytes, ...]] = [()]
+        self.count = len(start.entries)
+        self.end: Snapshot = _Place(self, 0, start.now)
+
+    def move(self, values: Mapping[bytes, Value | None], now: int) -> Snapshot:
+        """Go on to a new place, where these keys hold these values (None: the key is gone) and the clock says `now`."""
+        place = len(self._changed)
+        changed = []
+        for key, value in values.items():
+            places, held = self._values.setdefault(key, ([-1], [None]))
+            old = held[-1]
+            if value == old:
+                continue
+            self.count += (value is not None) - (old is not None)
+            places.append(place)
+            held.append(_sharing(old, value))
+            changed.append(key)
+        if changed:
+            self._changed.append(tuple(changed))
+        self.end = _Place(self, len(self._changed) - 1, now)
+        return self.end
+
+    def known(self) -> list[bytes]:
+        """Every key that holds something at the end."""
+        return [key for key, (_, held) in self._values.items() if held[-1] is not None]
+
+    def at(self, key: bytes, place: int) -> Value | None:
+        """What a key held at a place."""
+        places, held = self._values.get(key, ((), ()))
+        found = bisect_right(places, place) - 1
+        return held[found] if found >= 0 else None
+
+    def entries(self, place: int) -> tuple[tuple[bytes, Value], ...]:
+        """Everything at a place."""
+        found = ((key, self.at(key, place)) for key in sorted(self._values))
+        return tuple((key, value) for key, value in found if value is not None)
+
+    def changed(self, one: int, other: int) -> list[bytes]:
+        """The keys that hold something else at one place than at the other, in byte order."""
+        first, last = sorted((one, other))
+        keys = {key for changed in self._changed[first + 1 : last + 1] for key in changed}
+        return sorted(key for key in keys if self.at(key, first) != self.at(key, last))
+
+
+def _sharing(old: Value | None, new: Value | None) -> Value | None:
+    """The new value made of the old one's parts where they are equal: a set of a thousand is not kept a thousand times."""
+    if isinstance(old, Ranked) and isinstance(new, Ranked):
+        ranked = {member: member for member in old.members}
+        return Ranked(tuple(ranked.get(member, member) for member in new.members))
+    if isinstance(old, Hash) and isinstance(new, Hash):
+        fields = {field: field for field in old.fields}
+        return Hash(tuple(fields.get(field, field) for field in new.fields))
+    if isinstance(old, Items) and isinstance(new, Items):
+        items = {item: item for item in old.items}
+        return Items(tuple(items.get(item, item) for item in new.items))
+    return new
+
+
+class _Place(Snapshot):
+    """A snapshot that is a place on a timeline."""
+
+    def __init__(self, timeline: Timeline, place: int, now: int) -> None:
+        for name, value in (("_timeline", timeline), ("_place", place), ("now", now)):
+            object.__setattr__(self, name, value)
+
+    _timeline: Timeline
+    _place: int
+
+    @cached_property
+    def entries(self) -> tuple[tuple[bytes, Value], ...]:  # type: ignore[override]
+        return self._timeline.entries(self._place)
+
+    def value(self, key: bytes) -> Value | None:
+        return self._timeline.at(key, self._place)
+
+    def unlike(self, other: Snapshot) -> list[bytes]:
+        if isinstance(other, _Place) and other._timeline is self._timeline:
+            return self._timeline.changed(self._place, other._place)
+        return super().unlike(other)
 
 
 # --- reading and writing a server -------------------------------------------------------------------------------------
@@ -154,18 +267,43 @@ def capture_call(pattern: bytes = EVERYTHING) -> Call[Reply]:
 
 def read_capture(reply: Reply) -> Snapshot:
     """The snapshot in a capture's raw reply. Raises `Refused` for an error reply."""
+    found = _read("capture", reply)
+    entries = [(name, value) for name, value in found.values.items() if value is not None]
+    return Snapshot(tuple(sorted(entries, key=lambda entry: entry[0])), found.now)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a look at some keys found: their values, None for a missing one, the time, and how many keys there are."""
+
+    values: Mapping[bytes, Value | None]
+    now: int
+    count: int
+
+
+def look_call(keys: Iterable[bytes]) -> Call[Found]:
+    """The call that reads these keys, and how many there are in the database, in one atomic step."""
+
+    def refusal(error: ErrorReply) -> EmqError:
+        return Refused("look", error.code, error.text)
+
+    return Call("look", (), tuple(keys), lambda reply: _read("look", reply), refusal, "tool")
+
+
+def _read(verb: str, reply: Reply) -> Found:
     if isinstance(reply, ErrorReply):
-        raise Refused("capture", reply.code, reply.text)
+        raise Refused(verb, reply.code, reply.text)
     if not isinstance(reply, tuple):
-        raise TypeError(f"expected a list from capture, not {reply!r}")
+        raise TypeError(f"expected a list from {verb}, not {reply!r}")
     seconds, microseconds, *flat = reply
-    now = _int(seconds) * 1000 + _int(microseconds) // 1000
-    entries = []
+    count = _int(flat.pop(0)) if verb == "look" else 0
+    values: dict[bytes, Value | None] = {}
     for name, kind, contents in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
         if not isinstance(name, bytes) or not isinstance(kind, bytes) or not isinstance(contents, tuple):
-            raise TypeError(f"expected name, type and contents from capture, not {(name, kind, contents)!r}")
-        entries.append((name, value_of(kind.decode(), [item for item in contents if isinstance(item, bytes)])))
-    return Snapshot(tuple(sorted(entries, key=lambda entry: entry[0])), now)
+            raise TypeError(f"expected name, type and contents from {verb}, not {(name, kind, contents)!r}")
+        items = [item for item in contents if isinstance(item, bytes)]
+        values[name] = None if kind == b"none" else value_of(kind.decode(), items)
+    return Found(values, _int(seconds) * 1000 + _int(microseconds) // 1000, count)
 
 
 def _int(reply: Reply) -> int:
@@ -269,10 +407,8 @@ def diff(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
     A list that lost its head and gained a tail says just that: positions count in the list they belong to.
     """
     changes: list[Change] = []
-    for key in sorted(before.keys.keys() | after.keys.keys()):
-        old, new = before.keys.get(key), after.keys.get(key)
-        if old == new:
-            continue
+    for key in before.unlike(after):
+        old, new = before.value(key), after.value(key)
         if isinstance(old, Items | None) and isinstance(new, Items | None):
             changes += _list_changes(key, old.items if old else (), new.items if new else ())
             continue

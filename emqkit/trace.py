@@ -8,7 +8,8 @@ Everything a learner sees is a pure function of a trace. Two ways to have one:
         jobs.complete("orders", claim)
 
 While a trace is taken the calls of a flush run one by one, with a look at the keyspace between: a flush is no atom, so
-this is one of the orders that may happen anyway. MULTI … EXEC stays one step.
+this is one of the orders that may happen anyway. MULTI … EXEC stays one step. A look reads the keys that were written
+since the last one, and everything only where a server does not tell which those are.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from emqkit.arguments import whole
 from emqkit.errors import BadArgument, ReplyLost, Stopped, Unreachable
 from emqkit.scripts import ScriptSet
 from emqkit.servers.base import Server, ServerKind
-from emqkit.snapshot import EVERYTHING, Change, Snapshot, capture, diff
-from emqkit.wire import Call, Flush, Program, Recorder, Reply
+from emqkit.servers.touched import Touched
+from emqkit.snapshot import EVERYTHING, Change, Snapshot, Timeline, capture, diff, look_call
+from emqkit.wire import Call, Flush, Program, Recorder, Reply, Spot, Steps, path
 
 __all__ = ["CallRecord", "Step", "Trace", "record"]
 
@@ -57,6 +59,8 @@ class Step:
         calls: what each call did.
         lost: the error, when the replies did not all come.
         mark: for what nobody sent, a crash or a lapsed lease in a history: the sentence that says so; no calls then.
+        host: the lines of the operation that sent it, the outermost first; empty where nobody looked.
+        fault: of a mark, what kind: `crash`, `lapse` and so on; empty for another.
     """
 
     operation: str
@@ -68,6 +72,8 @@ class Step:
     after: Snapshot
     lost: Exception | None = None
     mark: str = ""
+    host: tuple[Spot, ...] = ()
+    fault: str = ""
 
     @cached_property
     def diff(self) -> tuple[Change, ...]:
@@ -99,7 +105,9 @@ class Trace:
         self._runs = 0
         self._stop_after: int | None = None
         self._lock = threading.RLock()
-        self.initial = capture(server, pattern)
+        self._touched: Touched | None = None
+        self._timeline = Timeline(capture(server, pattern))
+        self.initial = self._timeline.end
 
     @classmethod
     def of(
@@ -159,7 +167,20 @@ class Trace:
         """The keyspace after the last round trip."""
         return self._steps[-1].after if self._steps else self.initial
 
-    def watch(self, operation: str) -> Callable[[Flush[Any]], tuple[Reply, ...]]:
+    @contextmanager
+    def listening(self) -> Iterator[Trace]:
+        """Record until the block ends."""
+        server = self._server
+        self._touched = Touched(server, self._pattern)
+        earlier: Recorder | None = server.recorder
+        server.recorder = self
+        try:
+            yield self
+        finally:
+            server.recorder = earlier
+            self._touched.close()
+
+    def watch(self, operation: str, steps: Steps[Any]) -> Callable[[Flush[Any]], tuple[Reply, ...]]:
         """The recorder's side: hand out what makes, and notes, the round trips of one operation."""
         with self._lock:
             run, self._runs = self._runs, self._runs + 1
@@ -169,14 +190,16 @@ class Trace:
             nonlocal number
             with self._lock:
                 number += 1
-                return self._round_trip(operation, run, number, flush)
+                return self._round_trip(operation, run, number, flush, path(steps))
 
         return round_trip
 
-    def _round_trip(self, operation: str, run: int, number: int, flush: Flush[Any]) -> tuple[Reply, ...]:
+    def _round_trip(
+        self, operation: str, run: int, number: int, flush: Flush[Any], host: tuple[Spot, ...]
+    ) -> tuple[Reply, ...]:
         for call in flush.calls:
             self._server.script(call)  # a call that fits no script is refused with nothing of the flush sent
-        first = before = self._look()
+        first = before = self._look(only_if_touched=True)
         records: list[CallRecord] = []
         parts = [flush] if flush.atomic else [Flush((call,)) for call in flush.calls]
         try:
@@ -191,13 +214,32 @@ class Trace:
         except Exception as lost:
             if isinstance(lost, Stopped) and not records:
                 raise  # nothing of this round trip was sent, so it is no step
-            self._steps.append(Step(operation, run, number, flush, tuple(records), first, before, lost))
+            self._steps.append(Step(operation, run, number, flush, tuple(records), first, before, lost, host=host))
             raise
-        self._steps.append(Step(operation, run, number, flush, tuple(records), first, before))
+        self._steps.append(Step(operation, run, number, flush, tuple(records), first, before, host=host))
         return tuple(record.reply for record in records)
 
-    def _look(self) -> Snapshot:
-        return capture(self._server, self._pattern)
+    def _look(self, *, only_if_touched: bool = False) -> Snapshot:
+        """The keyspace now; `only_if_touched`, as it was last seen if nothing was written since."""
+        assert self._touched is not None, "a trace looks while it records"
+        touched = self._touched.take()
+        if touched is None:
+            return self._look_at_everything()
+        if only_if_touched and not touched:
+            return self._timeline.end
+        call = look_call(touched)
+        reply, *setting = self._server.round_trip(Flush((call, *self._touched.asks)))
+        found = call.value(reply)
+        seen = self._timeline.move(found.values, found.now)
+        # The setting may have been changed meanwhile; and some keys go without a word: by FLUSHALL, and on the fake
+        # server when they expire.
+        if self._touched.mends(setting) or found.count < self._timeline.count:
+            return self._look_at_everything()
+        return seen
+
+    def _look_at_everything(self) -> Snapshot:
+        seen = capture(self._server, self._pattern)
+        return self._timeline.move(dict.fromkeys(self._timeline.known()) | dict(seen.entries), seen.now)
 
     def _look_again(self, ran: Flush[Any]) -> Snapshot:
         try:
@@ -219,10 +261,5 @@ class Trace:
 @contextmanager
 def record(server: Server, *, pattern: bytes = EVERYTHING) -> Iterator[Trace]:
     """Record every operation that runs on this server object until the block ends; the trace can be read meanwhile."""
-    trace = Trace(server, pattern)
-    earlier: Recorder | None = server.recorder
-    server.recorder = trace
-    try:
+    with Trace(server, pattern).listening() as trace:
         yield trace
-    finally:
-        server.recorder = earlier

@@ -16,6 +16,7 @@ import functools
 import inspect
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
+from types import CodeType, GeneratorType
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypeVar, cast, overload
 
 from emqkit.errors import EmqError, Refused, ReplyLost, Unreachable
@@ -30,10 +31,12 @@ __all__ = [
     "Recorder",
     "Reply",
     "Runner",
+    "Spot",
     "Steps",
     "command",
     "operation",
     "pair",
+    "path",
     "run",
 ]
 
@@ -126,14 +129,37 @@ def pair(first: Call[T], second: Call[S]) -> Steps[tuple[T | EmqError, S | EmqEr
     return one, other
 
 
+# --- where an operation stands --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A line of an operation's own code: the function, and the line in its file that waits for an answer."""
+
+    code: CodeType
+    line: int
+
+
+def path(steps: Steps[Any]) -> tuple[Spot, ...]:
+    """The lines at which an operation waits for its next replies, the outermost function first."""
+    spots = []
+    generator: Any = steps
+    while isinstance(generator, GeneratorType):
+        frame = generator.gi_frame
+        if frame is not None and frame.f_code.co_filename != __file__:
+            spots.append(Spot(frame.f_code, frame.f_lineno))
+        generator = generator.gi_yieldfrom
+    return tuple(spots)
+
+
 # --- running ----------------------------------------------------------------------------------------------------------
 
 
 class Recorder(Protocol):
     """Whoever wants to see each round trip of each operation run on a server."""
 
-    def watch(self, operation: str) -> Callable[[Flush[Any]], tuple[Reply, ...]]:
-        """Called as an operation starts; what it returns makes that operation's round trips."""
+    def watch(self, operation: str, steps: Steps[Any]) -> Callable[[Flush[Any]], tuple[Reply, ...]]:
+        """Called as an operation starts; what it returns makes the round trips of these steps."""
         ...
 
 
@@ -154,7 +180,7 @@ def run(server: Runner, steps: Steps[T], name: str = "") -> T:
         ReplyLost: it was sent, and whether it took effect is not known.
         EmqError: whatever the operation raises.
     """
-    round_trip = server.round_trip if server.recorder is None else server.recorder.watch(name)
+    round_trip = server.round_trip if server.recorder is None else server.recorder.watch(name, steps)
     try:
         flush = next(steps)
         while True:

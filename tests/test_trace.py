@@ -260,11 +260,11 @@ def test_a_round_trip_that_was_lost_is_kept_as_far_as_it_came(
 
 def test_a_server_that_goes_after_a_call_was_answered_leaves_it_unknown(server: Server, queue: str) -> None:
     # The look that follows the call cannot be had: the call itself was sent, so it is no `Unreachable`.
-    with fault(server, at(3, "cut")):  # the first look, the look before, the call, the look after
+    with fault(server, at(2, "cut")):  # the first look, the call, the look after
         trace = Trace.of(Jobs(server).enqueue.program(queue, "x", id=A), server)
     assert isinstance(trace.error, Unreachable)
     assert everything(server) == trace.initial
-    with fault(server, at(4, "cut")):
+    with fault(server, at(3, "cut")):
         trace = Trace.of(Jobs(server).enqueue.program(queue, "x", id=A), server)
     assert isinstance(trace.error, ReplyLost)
     assert everything(server) != trace.initial
