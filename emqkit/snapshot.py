@@ -149,7 +149,7 @@ class Snapshot:
         return tuple(sorted({key.queue for key in parsed if key is not None}))
 
 
-# --- over time ---------------------------------------------------------------------------------------------------------
+# --- over time --------------------------------------------------------------------------------------------------------
 
 
 class Timeline:
@@ -208,7 +208,7 @@ class Timeline:
 
 
 def _sharing(old: Value | None, new: Value | None) -> Value | None:
-    """The new value made of the old one's parts where they are equal: a set of a thousand is not kept a thousand times."""
+    """The new value made of the old one's parts where they are equal, so that a big set is not kept once a step."""
     if isinstance(old, Ranked) and isinstance(new, Ranked):
         ranked = {member: member for member in old.members}
         return Ranked(tuple(ranked.get(member, member) for member in new.members))
@@ -232,7 +232,7 @@ class _Place(Snapshot):
     _place: int
 
     @cached_property
-    def entries(self) -> tuple[tuple[bytes, Value], ...]:  # type: ignore[override]
+    def entries(self) -> tuple[tuple[bytes, Value], ...]:
         return self._timeline.entries(self._place)
 
     def value(self, key: bytes) -> Value | None:

@@ -229,7 +229,7 @@ class Trace:
             return self._timeline.end
         call = look_call(touched)
         reply, *setting = self._server.round_trip(Flush((call, *self._touched.asks)))
-        found = call.value(reply)
+        found = call.read(reply)
         seen = self._timeline.move(found.values, found.now)
         # The setting may have been changed meanwhile; and some keys go without a word: by FLUSHALL, and on the fake
         # server when they expire.

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import linecache
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from watch import FOREIGN, A, B, P, Q, at, everything, fault, wire
+from watch import FOREIGN, A, B, C, P, Q, at, everything, fault, wire
 
 from emqkit.errors import BadArgument, JobGone, ReplyLost, ScriptArity, Stopped, Unreachable, WrongNamespace
 from emqkit.flows import Child, Flow, Flows
 from emqkit.jobs import Jobs
 from emqkit.pump import Pump
 from emqkit.servers import Server
-from emqkit.snapshot import Snapshot, capture
+from emqkit.snapshot import Snapshot, capture, diff
 from emqkit.trace import Trace, record
 from emqkit.wire import Call, ErrorReply, Flush, Reply, Steps, command, run
 
@@ -187,6 +190,105 @@ def test_a_pattern_narrows_what_a_trace_looks_at(server: Server, queues: Callabl
     trace = Trace.of(Flows(server).add.program(orders, flow), server, pattern=f"emq:{{{labels}}}:*".encode())
     assert trace.final.queues == (labels,)
     assert trace.steps[0].diff == ()
+
+
+# --- looking only at what was written ---------------------------------------------------------------------------------
+
+
+def test_each_look_at_the_written_keys_sees_what_a_look_at_everything_would(
+    server: Server, queues: Callable[..., str]
+) -> None:
+    orders, labels = queues("orders"), queues("labels")
+    flows, jobs, pump = Flows(server), Jobs(server), Pump(server, labels)
+    with record(server) as trace:
+        flows.add(orders, Flow("p", [Child("x", queue=labels), Child("y", on_failure="ignore"), Child("z")]))
+        assert trace.final == everything(server)
+        for queue in (orders, labels, orders, orders):
+            claim = jobs.claim(queue)
+            assert trace.final == everything(server)
+            if claim is not None and claim.payload == "y":
+                jobs.retry(queue, claim, error="boom", max_attempts=1)
+            elif claim is not None:
+                jobs.complete(queue, claim)
+            assert trace.final == everything(server)
+            pump.sweep()
+            assert trace.final == everything(server)
+    place = trace.initial
+    for call in trace.calls:
+        assert call.before == place
+        assert call.diff == diff(Snapshot(call.before.entries), Snapshot(call.after.entries))
+        place = call.after
+
+
+def test_keys_that_go_without_a_word_are_missed_at_the_next_look(server: Server, queue: str) -> None:
+    if server.kind == "live":
+        pytest.skip("a live server is somebody's own: nothing is flushed there")
+    jobs = Jobs(server)
+    with record(server) as trace:
+        jobs.enqueue(queue, "x", id=A)
+        jobs.enqueue(queue, "y", id=B)
+        server.client.execute_command("FLUSHALL")
+        jobs.enqueue(queue, "z", id=C)
+        assert trace.final == everything(server)
+
+
+def test_a_key_that_will_expire_makes_every_look_whole(server: Server, queue: str) -> None:
+    jobs, key = Jobs(server), f"emq:{{{queue}}}:x"
+    with record(server) as trace:
+        server.client.execute_command("SET", key, "1")
+        server.client.execute_command("PEXPIRE", key, 20)
+        jobs.depths(queue)
+        assert trace.final == everything(server) and trace.final.text(key.encode()) == b"1"
+        time.sleep(0.04)
+        jobs.depths(queue)
+        assert trace.final == everything(server) == Snapshot()
+
+
+def test_a_server_that_refuses_the_setting_is_looked_at_whole(
+    server: Server, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("emqkit.servers.touched.Touched.__init__", lambda self, *_: setattr(self, "_connection", None))
+    monkeypatch.setattr("emqkit.servers.touched.Touched.close", lambda self: None)
+    with record(server) as trace:
+        Jobs(server).enqueue(queue, "x", id=A)
+        assert trace.final == everything(server)
+    assert len(trace.steps[0].diff) == 4
+
+
+def setting(server: Server) -> bytes:
+    (reply,) = server.exchange([(b"CONFIG", b"GET", b"notify-keyspace-events")], "CONFIG GET")
+    assert isinstance(reply, tuple) and isinstance(reply[1], bytes)
+    return reply[1]
+
+
+def test_the_servers_setting_is_put_back_and_a_second_recording_outlives_the_first(server: Server, queue: str) -> None:
+    if server.kind == "fake":
+        pytest.skip("the fake server has no such setting: it tells whoever listens")
+    before = setting(server)
+    other = server.scratch() if server.kind == "embedded" else server  # the setting is the whole process's
+    first, second = record(server), record(other)
+    with contextlib.ExitStack() as later:
+        first.__enter__()
+        trace = later.enter_context(second)
+        assert set(setting(server)) == set(b"AK") | set(before)
+        first.__exit__(None, None, None)
+        assert setting(server) == before
+        Jobs(other).enqueue(queue, "x", id=A)
+        assert trace.final == everything(other)
+        Jobs(other).enqueue(queue, "y", id=B)
+        assert trace.final == everything(other)
+    assert setting(server) == before
+
+
+def test_a_step_knows_the_lines_of_the_operation_that_sent_it(server: Server, queues: Callable[..., str]) -> None:
+    orders, labels = queues("orders"), queues("labels")
+    trace = Trace.of(Flows(server).add.program(orders, Flow("p", [Child("x", id=A, queue=labels)], id=P)), server)
+    for step in trace.steps:
+        assert step.host[0].code.co_qualname == "Flows.add"
+        assert all(spot.code.co_filename.endswith("flows.py") for spot in step.host)
+        lines = [linecache.getline(spot.code.co_filename, spot.line) for spot in step.host]
+        assert all("yield" in line for line in lines), lines
+    assert len({step.host for step in trace.steps}) > 1
 
 
 # --- a flush is no atom -----------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ class Touched:
         """
         if self._connection is None:
             return None
-        keys = set()
+        keys: set[bytes] = set()
         try:
             self._connection.send_command("PING")
             while True:
@@ -83,7 +83,10 @@ class Touched:
 
     def mends(self, replies: Sequence[Reply]) -> bool:
         """Were notifications turned off meanwhile, as by another recording that ended? Then they are on again now."""
-        return bool(replies) and not _is_on(_flags(replies[0])) and (self._turn_on() or True)
+        if not replies or _is_on(_flags(replies[0])):
+            return False
+        self._turn_on()
+        return True
 
     def close(self) -> None:
         """Listen no more, and put back the setting; harmless when repeated."""
