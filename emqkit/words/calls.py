@@ -352,7 +352,7 @@ def _flow_fail_deliver(told: _Told) -> str | None:
     return f"brings the death of {told.id(0)} into {name} of {parent}{also}.{told.fate(told.text(4), told.keys[0])}"
 
 
-_SCRIPTS: dict[str, Callable[[_Told], str | None]] = {
+SCRIPTS: dict[str, Callable[[_Told], str | None]] = {
     "enqueue": _enqueue,
     "schedule": _enqueue,
     "claim": _claim,
@@ -522,7 +522,7 @@ def sentence(record: CallRecord, scripts: ScriptSet) -> str:
     if isinstance(record.reply, ErrorReply):
         return f"{name} {_refused(told, record.reply)}"
     words = None
-    table = _COMMANDS if call.kind == "command" else _SCRIPTS
+    table = _COMMANDS if call.kind == "command" else SCRIPTS
     if call.verb in table and call.keys:
         try:
             words = table[call.verb](told)
