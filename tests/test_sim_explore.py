@@ -17,10 +17,12 @@ from emqkit.scripts import ScriptSet
 from emqkit.servers import Server, open_server
 from emqkit.sim import Faults, Promoter, Reaper, Repeating, Worker, World, explore, scenario
 from emqkit.sim.promises import PROMISES
+from emqkit.sim.report import Result
 from emqkit.sim.search import bench as bench_room
-from emqkit.sim.search import model as state_room
+from emqkit.sim.search import model as model_room
 from emqkit.sim.search.bench import StrayWrite
-from emqkit.sim.search.explore import Explorer, Progress, _bottoms
+from emqkit.sim.search.explore import Explorer, Progress
+from emqkit.sim.search.graph import Graph
 from emqkit.sim.search.judge import Evidence, Verdict, judge
 from emqkit.sim.worlds.actors import Choice, Deed, Kit, Operator, Producer
 from emqkit.sim.worlds.world import planned
@@ -80,9 +82,9 @@ def test_making_calls_on_the_whole_keyspace_finds_the_same_graph(fake: Server) -
     world = scenario("two-pumps")
     with fake.scratch() as place:
         whole = Explorer(world, place)
-        whole.machine.confined = False
+        whole.model.confined = False
         whole.search()
-        result = whole.result()
+        result = Result.of(whole)
     confined = explore(world, server=fake)
     assert (result.states, result.transitions) == (confined.states, confined.transitions)
     assert {v.promise for v in result.violations} == {v.promise for v in confined.violations}
@@ -142,7 +144,7 @@ def test_a_weakened_digest_no_longer_agrees_with_the_plain_enumerator(
     world = SMALL["lapses"]
     honest = explore(world, server=fake)
     monkeypatch.setattr(bench_room, "parts_of", weakened)
-    monkeypatch.setattr(state_room, "parts_of", weakened)
+    monkeypatch.setattr(model_room, "parts_of", weakened)
     result = explore(world, server=fake, max_states=3 * honest.states)
     assert (result.states, result.transitions) != (honest.states, honest.transitions)
 
@@ -196,7 +198,7 @@ def test_a_flush_taken_as_one_move_misses_what_happens_between_its_calls(fake: S
     with fake.scratch() as place:
         weak = Explorer(_together(), place, flush_is_one_move=True)
         weak.search()
-        weakly = weak.result()
+        weakly = Result.of(weak)
     assert weakly.verdicts["P7"].word == "holds"
     assert weakly.states < result.states
 
@@ -256,7 +258,7 @@ def test_exploring_goes_on_after_a_violation(fake: Server) -> None:
 
 
 def test_an_interrupt_leaves_what_is_known(fake: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = state_room.Machine.step
+    steps = model_room.Model.step
     made = 0
 
     def interrupted(self: Any, side: int, number: int) -> Any:
@@ -266,14 +268,14 @@ def test_an_interrupt_leaves_what_is_known(fake: Server, monkeypatch: pytest.Mon
             raise KeyboardInterrupt
         return steps(self, side, number)
 
-    monkeypatch.setattr(state_room.Machine, "step", interrupted)
+    monkeypatch.setattr(model_room.Model, "step", interrupted)
     with fake.scratch() as place:
         explorer = Explorer(scenario("heartbeats"), place)
         explorer.search()
         monkeypatch.undo()
-        result = explorer.result()
+        result = Result.of(explorer)
     assert result.stopped == "interrupted" and not result.complete and result.states > 20
-    assert len(explorer.starts) - 1 <= result.states and explorer.starts[-1] == result.transitions
+    assert len(explorer.graph.starts) - 1 <= result.states and explorer.graph.starts[-1] == result.transitions
     assert result.verdicts["P14"].word == "broken"  # met before the interrupt
     assert result.verdicts["P2"].word == "unknown"
 
@@ -407,17 +409,14 @@ def test_budgets_are_whole_numbers_up_to_fifteen() -> None:
 
 
 def test_bottom_components_are_what_no_fault_free_move_leaves() -> None:
-    from array import array
-
     # 0 → 1 ⇄ 2, 0 → 3 → 3, 2 → 4 by a fault only, 4 → 4
     edges = {0: [1, 3], 1: [2], 2: [1, 4], 3: [3], 4: [4]}
-    starts, targets, labels = array("Q", [0]), array("I"), array("I")
-    for node in range(5):
-        for target in edges[node]:
-            targets.append(target)
-            labels.append(1 if (node, target) == (2, 4) else 0)
-        starts.append(len(targets))
-    found = _bottoms(5, starts, targets, labels, bytearray([0, 1]))
+    graph = Graph()
+    for node, targets in edges.items():
+        graph.targets.extend(targets)
+        graph.labels.extend(int((node, target) == (2, 4)) for target in targets)
+        graph.starts.append(len(graph.targets))
+    found = graph.bottoms(bytearray([0, 1]))
     assert sorted(sorted(component) for component in found) == [[1, 2], [3], [4]]
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from emqkit.sim.catalogue import explore, scenario
 from emqkit.sim.history import History
-from emqkit.sim.search.judge import Result, Verdict, Violation
+from emqkit.sim.report import Result
+from emqkit.sim.search.judge import Verdict, Violation
 from emqkit.sim.worlds.actors import (
     Actor,
     Choice,

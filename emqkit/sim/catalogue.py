@@ -11,8 +11,8 @@ from emqkit.errors import BadArgument
 from emqkit.scripts import ScriptSet
 from emqkit.servers import Server, open_server
 from emqkit.sim.promises import PROMISES, Promise
+from emqkit.sim.report import Result
 from emqkit.sim.search.explore import MOST_STATES, Explorer, Progress
-from emqkit.sim.search.judge import Result
 from emqkit.sim.search.walk import Replay, walk_along
 from emqkit.sim.worlds.mistakes import MISTAKES, Mistake
 from emqkit.sim.worlds.scenarios import SCENARIOS
@@ -104,7 +104,7 @@ def explore(
             place.scripts = script_set
             explorer = Explorer(world, place, promises)
             explorer.search(max_states=max_states, max_depth=max_depth, until=until, progress=progress)
-            return explorer.result()
+            return Result.of(explorer)
     finally:
         if opened is not None:
             opened.close()

@@ -11,8 +11,8 @@ from emqkit.errors import BadArgument, EmqError
 from emqkit.sim.catalogue import explore, replay
 from emqkit.sim.history import load, save
 from emqkit.sim.promises import PROMISES, names
+from emqkit.sim.report import Result
 from emqkit.sim.search.explore import MOST_STATES, Progress
-from emqkit.sim.search.judge import Result
 from emqkit.sim.worlds.scenarios import SCENARIOS
 
 __all__ = ["declare_explore", "declare_replay", "run_explore", "run_replay"]

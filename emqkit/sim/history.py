@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emqkit.errors import BadArgument, ReplyLost
 from emqkit.scripts import ScriptSet
@@ -22,9 +22,6 @@ from emqkit.trace import CallRecord, Step, Trace
 from emqkit.wire import Call, Flush, Reply
 from emqkit.words.calls import sentence
 from emqkit.words.text import short
-
-if TYPE_CHECKING:
-    from emqkit.sim.search.model import Label, Local, Machine
 
 __all__ = ["History", "Moved", "load", "save"]
 
@@ -73,35 +70,6 @@ class Moved:
     fresh: bool = False
     atomic: bool = False
     queue: str = ""
-
-    @classmethod
-    def of(cls, machine: Machine, actor: str, label: Label, local: Local | None, before: int, after: int) -> Moved:
-        """A move of the graph, from the world-side before to the one after."""
-        first, then = machine.sides[before], machine.sides[after]
-        calls: tuple[tuple[Call[Any], Reply], ...] = ()
-        atomic = local is not None and local.flush is not None and local.flush.atomic
-        if local is not None and label.made:
-            replies, _ = machine.answers(before, local)
-            calls = tuple(zip(local.calls, replies, strict=True))
-        elif label.call is not None:
-            replies, _ = machine.effect_of(before, (label.call,), False)
-            calls = ((label.call, replies[0]),)
-        what = machine.world.label(label.id) if label.id else label.what
-        return cls(
-            actor=actor,
-            kind=label.kind,
-            operation="" if local is None or local.program is None else local.program.name,
-            trip=0 if local is None else len(local.past) + 1,
-            calls=calls,
-            before=machine.view(first[0]).snapshot,
-            after=machine.view(then[0]).snapshot,
-            choice=label.choice,
-            what=what,
-            fault=label.fault is not None,
-            fresh=local is not None and not local.past and not local.inflight,
-            atomic=atomic,
-            queue=label.queue,
-        )
 
     def told(self, scripts: ScriptSet) -> str:
         """The move in plain words: who moved, what its calls did, and how the actor goes on.

@@ -16,7 +16,7 @@ import pytest
 
 from emqkit.servers import Server, open_server
 from emqkit.sim.catalogue import explore
-from emqkit.sim.search.judge import Result
+from emqkit.sim.report import Result
 from emqkit.sim.worlds.world import World
 
 __all__ = ["Explored", "explored"]

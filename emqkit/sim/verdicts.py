@@ -11,7 +11,8 @@ from pathlib import Path
 from emqkit.servers import Server, open_server
 from emqkit.sim.catalogue import explore
 from emqkit.sim.promises import names
-from emqkit.sim.search.judge import Result, Verdict, Violation
+from emqkit.sim.report import Result
+from emqkit.sim.search.judge import Verdict, Violation
 from emqkit.sim.worlds.scenarios import SCENARIOS
 
 __all__ = ["BEGIN", "END", "main", "tables"]

@@ -1,4 +1,4 @@
-"""The pieces of a state, each known by a small number, and what one move makes of them.
+"""What one move makes of an actor and of the world around it; whatever is met is interned, and remembered.
 
     state = world-side (keyspace, forgotten scripts, facts) · what every actor is at · budgets left
 
@@ -13,32 +13,59 @@ that writes elsewhere all the same is caught (`StrayWrite`). `confined=False` ma
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from emqkit import keys, outbox
 from emqkit.errors import EmqError, ReplyLost
 from emqkit.jobs import Claim
 from emqkit.keyspace import FUTURE, PAST, Keyspace, Part, canonical_reply, home, moved, parts_of
 from emqkit.outbox import Completion, Failure
-from emqkit.sim.promises import PROMISES, Facts, Move, Promise, at_start, remember, seen, trimmed
+from emqkit.sim.history import Moved
+from emqkit.sim.promises import PROMISES, Move, Promise, at_start, remember, seen, trimmed
 from emqkit.sim.search.bench import Bench
+from emqkit.sim.search.interner import WIDTHS, Held, Interner, Sides, Widths
 from emqkit.sim.worlds.actors import Actor, Choice, Kit
 from emqkit.sim.worlds.faults import WORDS, Poison
 from emqkit.sim.worlds.world import World
-from emqkit.snapshot import Snapshot, capture
+from emqkit.snapshot import capture
 from emqkit.transitions import flow_deliver, flow_fail_deliver
 from emqkit.wire import Call, Done, ErrorReply, Flush, Program, Reply, command
 
-__all__ = ["CRASH", "LAPSE", "LOST", "POISON", "REDELIVERY", "SCRIPT_FLUSH", "Label", "Local", "Machine", "Outcome"]
+__all__ = [
+    "CRASH",
+    "LAPSE",
+    "LOST",
+    "POISON",
+    "REDELIVERY",
+    "SCRIPT_FLUSH",
+    "Label",
+    "Local",
+    "Model",
+    "Outcome",
+    "Outside",
+]
 
 CRASH, LOST, LAPSE, REDELIVERY, POISON, SCRIPT_FLUSH = range(6)
 """The faults by their place in a budget."""
 
+NOTHING_WRONG: tuple[int, ...] = ()
 NOSCRIPT = ErrorReply("NOSCRIPT", "the server has forgotten this script")
 
 Ended = tuple[tuple[Program[Any], Done[Any]], ...]
+Replies = tuple[Reply, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Calls that are made at once: one, or all of a MULTI. What they do is remembered by their number."""
+
+    number: int
+    calls: tuple[Call[Any], ...]
+    atomic: bool
+    home: str | None
+    scripts: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,30 +80,54 @@ class Local:
         inflight: the replies of the flush in flight that have been made, not yet seen by the program.
         flush: the flush in flight.
         past: the flushes answered.
-        calls: what it calls next: one call, or all of a MULTI.
-        number: the number of these calls, for remembering their effect.
-        again: whether the next call is one that answered NOSCRIPT, sent once more, whole.
-        place: which call of the flush is next.
-        holds: the claims it holds: queue, id, token.
+        request: what it sends next.
+        place: which reply of the flush in flight comes next.
+        holds: the claims it holds.
     """
 
     kind: int
     memory: Hashable
     program: Program[Any] | None
-    replies: tuple[tuple[Reply, ...] | Exception, ...]
-    inflight: tuple[Reply, ...]
-    flush: Flush[Any] | None
-    past: tuple[Flush[Any], ...]
-    calls: tuple[Call[Any], ...]
-    number: int
-    again: bool
-    place: int
-    holds: frozenset[tuple[str, str, int]]
+    replies: tuple[Replies | Exception, ...] = ()
+    inflight: Replies = ()
+    flush: Flush[Any] | None = None
+    past: tuple[Flush[Any], ...] = ()
+    request: Request | None = None
+    place: int = 0
+    holds: frozenset[Held] = frozenset()
+
+    @property
+    def again(self) -> bool:
+        """Whether the next call is one that answered NOSCRIPT, sent once more, whole."""
+        return self.place < len(self.inflight)
+
+    @property
+    def last(self) -> bool:
+        """Whether the flush in flight is answered with the next reply."""
+        assert self.request is not None and self.flush is not None
+        missing = len(self.flush.calls) - len(self.inflight) + self.inflight.count(NOSCRIPT)
+        return missing == len(self.request.calls)
+
+    @property
+    def answers(self) -> tuple[object, ...]:
+        """The replies so far without what two servers, or two runs, word or time differently."""
+        met: list[object] = [
+            "lost" if isinstance(replies, Exception) else tuple(map(canonical_reply, past.calls, replies))
+            for past, replies in zip(self.past, self.replies, strict=True)
+        ]
+        return (*met, () if self.flush is None else tuple(map(canonical_reply, self.flush.calls, self.inflight)))
+
+    @property
+    def wire(self) -> tuple[object, ...]:
+        """What it has sent and is sending, and what it was answered."""
+        flushes = (*self.past, *(() if self.flush is None else (self.flush,)))
+        sent = tuple(tuple((call.verb, call.keys, call.args) for call in flush.calls) for flush in flushes)
+        return (self.kind, sent, self.answers, self.place)
 
     @property
     def gap(self) -> tuple[str, str, str]:
         """The operation, the call before and the call after this place."""
-        if self.program is None or self.flush is None:
+        if self.program is None or self.flush is None or self.request is None:
             return ("at rest", "", "")
         if self.inflight:
             before = self.flush.calls[len(self.inflight) - 1].verb
@@ -84,7 +135,7 @@ class Local:
             before = self.past[-1].calls[-1].verb
         else:
             before = "start"
-        return (self.program.name, before, self.calls[0].verb)
+        return (self.program.name, before, self.request.calls[0].verb)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +149,7 @@ class Label:
         what: more, such as the id whose lease lapsed.
         made: whether the local's next call was made.
         fault: the place of the budget it costs; None for a move that costs nothing.
-        call: the call of a move nobody made (a re-delivery, a poison).
+        request: the call of a move nobody made (a re-delivery, a poison).
         queue, id: whose score a lapse or a due time is about.
     """
 
@@ -108,20 +159,62 @@ class Label:
     what: str = ""
     made: bool = False
     fault: int | None = None
-    call: Call[Any] | None = None
+    request: Request | None = None
     queue: str = ""
     id: str = ""
 
 
-Outcome = tuple[int, int, int, tuple[int, ...]]
-"""World-side and local afterwards, the label, and the violations of the move."""
+class Outcome(NamedTuple):
+    """What a move of an actor leads to: world-side and local afterwards, the label, and the violations of the move."""
 
-Outside = tuple[int, int, tuple[int, ...], int | None, tuple[str, str, int] | None]
-"""World-side afterwards, label, violations, budget (None: free), and the claim that must be (un)held."""
+    side: int
+    local: int
+    label: int
+    wrong: tuple[int, ...]
 
 
-class Machine:
-    """Everything that is interned, and the memory of effects; it makes no decision about what to explore.
+class Outside(NamedTuple):
+    """What may happen without an actor: world-side afterwards, label, violations, the budget it costs (None: free).
+
+    `holder` is the claim whose lease it is about: a lapse costs a budget while somebody holds that claim, and is free
+    once nobody does.
+    """
+
+    side: int
+    label: int
+    wrong: tuple[int, ...] = ()
+    fault: int | None = None
+    holder: Held | None = None
+
+    def possible(self, held: frozenset[Held]) -> bool:
+        """Whether it may happen while these claims are held."""
+        return self.holder is None or (self.holder in held) == (self.fault is not None)
+
+
+class Way(NamedTuple):
+    """A local where an actor may go on, the name of its choice, and the programs that ended on the way."""
+
+    local: int
+    choice: str = ""
+    ended: Ended = ()
+
+
+class Made(NamedTuple):
+    """What a request came to: its replies, keyspace and script cache afterwards, and whether metrics moved."""
+
+    replies: Replies
+    keyspace: int
+    cache: int
+    metrics: bool = False
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether the server did not know the script: nothing was done, and the call is sent again."""
+        return self.replies == (NOSCRIPT,)
+
+
+class Model:
+    """What may be done in a world, move by move; it makes no decision about what to explore.
 
     Args:
         world: what is explored.
@@ -130,6 +223,7 @@ class Machine:
         flush_is_one_move: the weaker atom, kept to be caught by tests: a flush taken as one move.
         remembers: whether an effect known already is not made again; without it every call is really made.
         confined: whether a call is made on its own queue's part alone; without it on the whole keyspace.
+        widths: how many of each thing can be told apart.
     """
 
     def __init__(
@@ -141,6 +235,7 @@ class Machine:
         flush_is_one_move: bool = False,
         remembers: bool = True,
         confined: bool = True,
+        widths: Widths = WIDTHS,
     ) -> None:
         self.world = world
         self.bench = bench
@@ -150,193 +245,72 @@ class Machine:
         self.remembers = remembers
         self.confined = confined
         self.kinds: tuple[Actor, ...] = tuple(dict.fromkeys(world.actors))
-        self.parts: list[Part] = []
-        self._part_ids: dict[Part, int] = {}
-        self._part_wrong: list[tuple[int, ...]] = []
-        self.keyspaces: list[tuple[int, ...]] = []
-        self._keyspace_ids: dict[tuple[int, ...], int] = {}
-        self._views: list[Keyspace] = []
-        self.facts: list[Facts] = []
-        self._facts_ids: dict[Facts, int] = {}
-        self.caches: list[frozenset[str]] = []
-        self._cache_ids: dict[frozenset[str], int] = {}
-        self.sides: list[tuple[int, int, int]] = []
-        self._side_ids: dict[tuple[int, int, int], int] = {}
-        self.wrong_sides: dict[int, tuple[int, ...]] = {}
-        self.locals: list[Local] = []
-        self._local_ids: dict[Hashable, int] = {}
-        self._call_ids: dict[Hashable, int] = {}
-        self.labels: list[Label] = []
-        self._label_ids: dict[Label, int] = {}
-        self.violations: list[tuple[int, str]] = []
-        self._violation_ids: dict[tuple[int, str], int] = {}
+        self.sides = Sides(world, promises, widths)
+        self.locals: Interner[Local] = Interner("places of an actor", widths.local)
+        self.labels: Interner[Label] = Interner("kinds of moves")
+        self.requests: Interner[Request] = Interner("calls")
         self.witnesses: set[str] = set()
-        self._effects: dict[tuple[Hashable, int], tuple[tuple[Reply, ...], Hashable, bool]] = {}
+        self._effects: dict[tuple[tuple[int, ...], int], tuple[Replies, tuple[int, ...], bool]] = {}
         self._trims = world.faults.redeliveries > 0
-        self._state_promises = [(n, p) for n, p in enumerate(promises) if p.looks_at("state")]
-        self._part_promises = [(n, p) for n, p in enumerate(promises) if p.looks_at("part")]
         self._move_promises = [(n, p) for n, p in enumerate(promises) if p.looks_at("move")]
-
-    # --- interning --------------------------------------------------------------------------------------------------
-
-    def part_id(self, part: Part) -> int:
-        """The number of a part; its contents are checked when they are first met."""
-        number = self._part_ids.get(part)
-        if number is None:
-            number = self._part_ids[part] = len(self.parts)
-            self.parts.append(part)
-            wrong = [
-                self._violation(n, says)
-                for n, promise in self._part_promises
-                for says in promise.part(self.world, part)
-            ]
-            self._part_wrong.append(tuple(wrong))
-        return number
-
-    def keyspace_id(self, parts: Iterable[int]) -> int:
-        """The number of a keyspace; parts that hold nothing are left out."""
-        held = sorted((n for n in parts if self.parts[n].snapshot.entries), key=lambda n: self.parts[n].queue)
-        key = tuple(held)
-        number = self._keyspace_ids.get(key)
-        if number is None:
-            number = self._keyspace_ids[key] = len(self.keyspaces)
-            self.keyspaces.append(key)
-            self._views.append(Keyspace(tuple(self.parts[n] for n in key)))
-        return number
-
-    def view(self, keyspace: int) -> Keyspace:
-        """A keyspace as promises read it."""
-        return self._views[keyspace]
-
-    def facts_id(self, facts: Facts) -> int:
-        """The number of a set of facts."""
-        number = self._facts_ids.get(facts)
-        if number is None:
-            number = self._facts_ids[facts] = len(self.facts)
-            self.facts.append(facts)
-        return number
-
-    def cache_id(self, forgotten: frozenset[str]) -> int:
-        """The number of a set of forgotten scripts."""
-        number = self._cache_ids.get(forgotten)
-        if number is None:
-            number = self._cache_ids[forgotten] = len(self.caches)
-            self.caches.append(forgotten)
-        return number
-
-    def side(self, keyspace: int, cache: int, facts: int) -> int:
-        """The number of a world-side; what is wrong with it is worked out when it is first met."""
-        key = (keyspace, cache, facts)
-        number = self._side_ids.get(key)
-        if number is None:
-            number = self._side_ids[key] = len(self.sides)
-            self.sides.append(key)
-            wrong = [v for part in self.keyspaces[keyspace] for v in self._part_wrong[part]]
-            for n, promise in self._state_promises:
-                for says in promise.state(self.world, self._views[keyspace], self.facts[facts]):
-                    wrong.append(self._violation(n, says))
-            if wrong:
-                self.wrong_sides[number] = tuple(wrong)
-        return number
-
-    def label(self, label: Label) -> int:
-        """The number of a label."""
-        number = self._label_ids.get(label)
-        if number is None:
-            number = self._label_ids[label] = len(self.labels)
-            self.labels.append(label)
-        return number
-
-    def _violation(self, promise: int, says: str) -> int:
-        key = (promise, says)
-        number = self._violation_ids.get(key)
-        if number is None:
-            number = self._violation_ids[key] = len(self.violations)
-            self.violations.append(key)
-        return number
 
     # --- locals -----------------------------------------------------------------------------------------------------
 
-    def begin(self, kind: int) -> list[tuple[int, str, Ended]]:
+    def begin(self, kind: int) -> list[Way]:
         """Where an actor of this kind may start."""
         return self._choose(kind, self.kinds[kind].begin(self.kit))
 
-    def crash(self, number: int) -> list[tuple[int, str, Ended]]:
-        """Where an actor may go on after a crash here; empty where a crash changes nothing."""
-        local = self.locals[number]
-        if local.program is None:
-            return []
-        after = self._choose(local.kind, self.kinds[local.kind].crashed(self.kit, local.memory))
-        return [] if [n for n, _, _ in after] == [number] else after
-
-    def deliver(self, number: int, replies: tuple[Reply, ...] | Exception) -> list[tuple[int, str, Ended]]:
+    def _deliver(self, local: Local, replies: Replies | Exception) -> list[Way]:
         """Where an actor may go on once the flush in flight is answered, or its replies are lost."""
-        local = self.locals[number]
         assert local.program is not None and local.flush is not None
         given = (*local.replies, replies)
         following = local.program.after(given)
         if isinstance(following, Flush):
             past = (*local.past, local.flush)
-            return [(self._local(local.kind, local.memory, local.program, given, (), following, past), "", ())]
+            going_on = Local(local.kind, local.memory, local.program, given, flush=following, past=past)
+            return [Way(self._local(going_on))]
         choices = self.kinds[local.kind].after(self.kit, local.memory, local.program, following)
         return self._choose(local.kind, choices, ((local.program, following),))
 
-    def _choose(self, kind: int, choices: tuple[Choice, ...], ended: Ended = ()) -> list[tuple[int, str, Ended]]:
-        found: list[tuple[int, str, Ended]] = []
-        labels: Counter[str] = Counter()
-        for choice in choices:
-            labels[choice.label] += 1
-            if labels[choice.label] > 1:  # a label must tell the ways apart
-                choice = Choice(choice.program, choice.memory, f"{choice.label} {labels[choice.label]}".strip())
-            if choice.program is None:
-                found.append((self._local(kind, choice.memory, None, (), (), None, ()), choice.label, ended))
+    def _choose(self, kind: int, choices: tuple[Choice, ...], ended: Ended = ()) -> list[Way]:
+        found: list[Way] = []
+        named: Counter[str] = Counter()
+        for program, memory, name in ((choice.program, choice.memory, choice.label) for choice in choices):
+            named[name] += 1
+            name = name if named[name] == 1 else f"{name} {named[name]}".strip()  # a name must tell the ways apart
+            following = None if program is None else program.after(())
+            if not isinstance(following, Done):
+                found.append(Way(self._local(Local(kind, memory, program, flush=following)), name, ended))
                 continue
-            following = choice.program.after(())
-            if isinstance(following, Flush):
-                number = self._local(kind, choice.memory, choice.program, (), (), following, ())
-                found.append((number, choice.label, ended))
-                continue
+            assert program is not None
             if len(ended) > 50:
                 raise SilentActor(self.kinds[kind].title)
-            then = self.kinds[kind].after(self.kit, choice.memory, choice.program, following)
-            found += self._choose(kind, then, (*ended, (choice.program, following)))
+            then = self.kinds[kind].after(self.kit, memory, program, following)
+            found += self._choose(kind, then, (*ended, (program, following)))
         return found
 
-    def _local(
-        self,
-        kind: int,
-        memory: Hashable,
-        program: Program[Any] | None,
-        replies: tuple[tuple[Reply, ...] | Exception, ...],
-        inflight: tuple[Reply, ...],
-        flush: Flush[Any] | None,
-        past: tuple[Flush[Any], ...],
-    ) -> int:
-        flushes = (*past, flush) if flush is not None else past
-        seen_so_far = [
-            "lost" if isinstance(r, Exception) else tuple(map(canonical_reply, f.calls, r))
-            for f, r in zip(past, replies, strict=True)
-        ]
-        partly = tuple(map(canonical_reply, flush.calls, inflight)) if flush is not None else ()
-        key = (kind, memory, program, tuple(seen_so_far), partly)
-        number = self._local_ids.get(key)
+    def _local(self, local: Local) -> int:
+        """The number of a local, its request and its claims worked out when it is first met."""
+        flush, inflight = local.flush, local.inflight
+        key = (local.kind, local.memory, local.program, local.answers)
+        number = self.locals.find(key)
         if number is None:
-            number = self._local_ids[key] = len(self.locals)
-            calls: tuple[Call[Any], ...] = ()
-            again, place = False, 0
             if flush is not None:
                 whole = flush.atomic or self.flush_is_one_move
-                place = len(inflight)
-                if place == len(flush.calls):  # the first pass is over; what answered NOSCRIPT is sent once more
-                    place, again = inflight.index(NOSCRIPT), True
-                calls = flush.calls if whole else (flush.calls[place],)
-            holds = frozenset(_claims(memory, flushes, replies))
-            atomic = flush is not None and flush.atomic
-            call_number = self._call_ids.setdefault((calls, atomic), len(self._call_ids))
-            self.locals.append(
-                Local(kind, memory, program, replies, inflight, flush, past, calls, call_number, again, place, holds)
-            )
+                # The first pass over, what answered NOSCRIPT is sent once more.
+                place = inflight.index(NOSCRIPT) if len(inflight) == len(flush.calls) else len(inflight)
+                request = self._request(flush.calls if whole else (flush.calls[place],), flush.atomic)
+                local = replace(local, request=request, place=place)
+            number = self.locals.add(key, replace(local, holds=frozenset(_claims(local))))
         return number
+
+    def _request(self, calls: tuple[Call[Any], ...], atomic: bool = False) -> Request:
+        key = (calls, atomic)
+        number = self.requests.find(key)
+        if number is None:
+            scripts = frozenset(call.verb for call in calls if call.kind == "script")
+            number = self.requests.add(key, Request(len(self.requests), calls, atomic, home(calls), scripts))
+        return self.requests[number]
 
     # --- moves ------------------------------------------------------------------------------------------------------
 
@@ -347,240 +321,206 @@ class Machine:
             self.kit.flows.add.program(plan.queue, plan.flow).run(server)
         for program in self.world.setup(self.kit) if self.world.setup is not None else ():
             program.run(server)
-        parts, _ = parts_of(capture(server))
-        keyspace = self.keyspace_id([self.part_id(part) for part in parts])
-        side = self.side(keyspace, self.cache_id(frozenset()), self.facts_id(at_start(self.world)))
+        sides = self.sides
+        keyspace = sides.keyspace(sides.part(part) for part in parts_of(capture(server))[0])
+        side = sides.number(keyspace, sides.caches.number(frozenset()), sides.facts.number(at_start(self.world)))
         kinds = [self.kinds.index(actor) for actor in self.world.actors]
-        return side, [[number for number, _, _ in self.begin(kind)] for kind in kinds]
+        return side, [[way.local for way in self.begin(kind)] for kind in kinds]
 
     def step(self, side: int, number: int) -> tuple[Outcome, ...]:
         """An actor makes its next call: everything that may come of it."""
         local = self.locals[number]
-        if local.flush is None:
+        if local.request is None:
             return ()
-        keyspace, cache, _ = self.sides[side]
-        forgotten = self.caches[cache]
-        script = local.calls[0].verb if len(local.calls) == 1 and local.calls[0].kind == "script" else ""
-        whole = local.flush.atomic or self.flush_is_one_move
-        if script in forgotten and not local.again and not whole:
+        made = self._make(side, local)
+        inflight = (*local.inflight[: local.place], *made.replies, *local.inflight[local.place + 1 :])
+        if made.forgotten:
             self.witnesses.add("a call answered NOSCRIPT")
-            return self._answered(
-                number, local, (*local.inflight, NOSCRIPT), side, (), Label("call", number, made=True)
-            )
-        replies, after, metrics = self._effect(keyspace, local.calls, local.number, local.flush.atomic)
-        cache_after = self.cache_id(forgotten - {script}) if script in forgotten else cache
-        if whole:
-            inflight = replies
-        elif local.again:
-            inflight = (*local.inflight[: local.place], *replies, *local.inflight[local.place + 1 :])
+        if local.last and not made.forgotten:
+            ways = self._deliver(local, inflight)
         else:
-            inflight = (*local.inflight, *replies)
-        move = self._move(local, replies, keyspace, after, metrics)
-        return self._answered(
-            number, local, inflight, side, (move, after, cache_after), Label("call", number, made=True)
-        )
-
-    def _answered(
-        self,
-        number: int,
-        local: Local,
-        inflight: tuple[Reply, ...],
-        side: int,
-        made: tuple[()] | tuple[Move, int, int],
-        label: Label,
-    ) -> tuple[Outcome, ...]:
-        assert local.flush is not None
-        if len(inflight) < len(local.flush.calls) or NOSCRIPT in inflight:
-            following = self._local(
-                local.kind, local.memory, local.program, local.replies, inflight, local.flush, local.past
-            )
-            ways: list[tuple[int, str, Ended]] = [(following, "", ())]
-        else:
-            ways = self.deliver(number, inflight)
-        return tuple(self._outcome(side, made, label, way) for way in ways)
-
-    def _outcome(
-        self, side: int, made: tuple[()] | tuple[Move, int, int], label: Label, way: tuple[int, str, Ended]
-    ) -> Outcome:
-        following, choice, ended = way
-        if choice:
-            label = Label(label.kind, label.local, choice, label.what, label.made, label.fault)
-        if not made:
-            return side, following, self.label(label), ()
-        move, after, cache = made
-        if ended:
-            move = replace(move, ended=ended)
-        side_after, wrong = self._judge(side, move, after, cache)
-        return side_after, following, self.label(label), wrong
+            ways = [Way(self._local(replace(local, inflight=inflight, request=None, holds=frozenset())))]
+        return self._outcomes(side, local, made, Label("call", number, made=True), ways)
 
     def lose(self, side: int, number: int) -> tuple[Outcome, ...]:
         """The replies of an actor's flush are lost: before its next call took effect, or after its last one did."""
         local = self.locals[number]
-        if local.flush is None:
+        if local.request is None or local.flush is None:
             return ()
         lost = ReplyLost("sim://", local.flush.calls[0].verb)
-        keyspace, cache, _ = self.sides[side]
-        outcomes = [
-            self._outcome(side, (), Label("lost", number, what="before", fault=LOST), way)
-            for way in self.deliver(number, lost)
-        ]
-        forgotten = self.caches[cache]
-        last = len(local.calls) == len(local.flush.calls) or (
-            len(local.inflight) == len(local.flush.calls) - 1 and NOSCRIPT not in local.inflight
-        )
-        last = last or (local.again and local.inflight.count(NOSCRIPT) == 1)
-        if last and (local.again or local.flush.atomic or not any(call.verb in forgotten for call in local.calls)):
-            replies, after, metrics = self._effect(keyspace, local.calls, local.number, local.flush.atomic)
-            cache_after = self.cache_id(forgotten - {call.verb for call in local.calls})
-            move = self._move(local, replies, keyspace, after, metrics)
-            made = (move, after, cache_after)
-            outcomes += [
-                self._outcome(side, made, Label("lost", number, what="after", made=True, fault=LOST), way)
-                for way in self.deliver(number, lost)
-            ]
-        return tuple(outcomes)
+        ways = self._deliver(local, lost)
+        outcomes = self._outcomes(side, local, None, Label("lost", number, what="before", fault=LOST), ways)
+        if local.last:
+            made = self._make(side, local)
+            if not made.forgotten:
+                label = Label("lost", number, what="after", made=True, fault=LOST)
+                outcomes += self._outcomes(side, local, made, label, ways)
+        return outcomes
 
-    def crashes(self, number: int) -> tuple[tuple[int, int], ...]:
-        """Where a crash leads: the local afterwards, and the label."""
-        return tuple(
-            (following, self.label(Label("crash", number, choice, fault=CRASH)))
-            for following, choice, _ in self.crash(number)
-        )
+    def crash(self, number: int) -> tuple[tuple[int, int], ...]:
+        """Where a crash leads: the local afterwards, and the label; empty where it changes nothing."""
+        local = self.locals[number]
+        if local.program is None:
+            return ()
+        ways = self._choose(local.kind, self.kinds[local.kind].crashed(self.kit, local.memory))
+        if [way.local for way in ways] == [number]:
+            return ()
+        return tuple((way.local, self.labels.number(Label("crash", number, way.choice, fault=CRASH))) for way in ways)
+
+    def _outcomes(
+        self, side: int, local: Local, made: Made | None, label: Label, ways: list[Way]
+    ) -> tuple[Outcome, ...]:
+        assert local.request is not None
+        found = []
+        for way in ways:
+            number = self.labels.number(replace(label, choice=way.choice) if way.choice else label)
+            after, wrong = side, NOTHING_WRONG
+            if made is not None and not made.forgotten:
+                after, wrong = self._judge(side, self._move(side, made, local.request, local, ended=way.ended), made)
+            found.append(Outcome(after, way.local, number, wrong))
+        return tuple(found)
 
     def outside(self, side: int) -> tuple[Outside, ...]:
         """What may happen without any actor: time, and the faults of the server and the wire."""
-        keyspace, cache, facts = self.sides[side]
-        view = self.view(keyspace)
+        sides, faults = self.sides, self.world.faults
+        keyspace, cache, facts = sides.sides[side]
         found: list[Outside] = []
-        for number in self.keyspaces[keyspace]:
-            part = self.parts[number]
+        for number in sides.keyspaces[keyspace]:
+            part = sides.parts[number]
             for name, kind in (("active", "lapse"), ("schedule", "due")):
-                for id, score in part.members(name).items():
-                    if score != FUTURE:
-                        continue
-                    later = self._replaced(keyspace, number, moved(part, name, id, PAST))
-                    after = self.side(later, cache, facts)
+                for id in (id for id, score in part.members(name).items() if score == FUTURE):
+                    later = sides.replaced(keyspace, number, sides.part(moved(part, name, id, PAST)))
+                    after = sides.number(later, cache, facts)
+                    label = Label(kind, what=id, queue=part.queue, id=id)
                     holder = (part.queue, id, _token(part, id)) if kind == "lapse" else None
-                    free = self.label(Label(kind, what=id, queue=part.queue, id=id))
-                    if holder is None:
-                        found.append((after, free, (), None, None))
-                        continue
-                    found.append((after, free, (), None, holder))
-                    cost = self.label(Label(kind, what=id, queue=part.queue, id=id, fault=LAPSE))
-                    found.append((after, cost, (), LAPSE, holder))
-        faults = self.world.faults
-        if faults.redeliveries:
-            for entry in trimmed(self.facts[facts]):
-                if (call := _delivery(entry)) is not None:
-                    told = entry.decode("utf-8", "replace")
-                    found.append(self._outside_call(side, "re-delivery", call, REDELIVERY, told))
+                    found.append(Outside(after, self.labels.number(label), holder=holder))
+                    if holder is not None:
+                        costly = self.labels.number(replace(label, fault=LAPSE))
+                        found.append(Outside(after, costly, fault=LAPSE, holder=holder))
+        for entry in trimmed(sides.facts[facts]) if faults.redeliveries else ():
+            if (call := _delivery(entry)) is not None:
+                told = entry.decode("utf-8", "replace")
+                found.append(self._outside_call(side, Label("re-delivery", what=told, fault=REDELIVERY), call))
         for poison in faults.poison if faults.poisons else ():
-            if (call := _poisoning(poison, view)) is not None:
-                found.append(self._outside_call(side, "poison", call, POISON, poison.what))
+            if (call := _poisoning(poison, sides.view(keyspace))) is not None:
+                self.witnesses.add("a poison appeared")
+                found.append(self._outside_call(side, Label("poison", what=poison.what, fault=POISON), call))
         if faults.script_flushes:
-            everything = frozenset(script.name for script in self.bench.server.scripts)
-            if self.caches[cache] != everything:
-                after = self.side(keyspace, self.cache_id(everything), facts)
-                found.append((after, self.label(Label("script flush", fault=SCRIPT_FLUSH)), (), SCRIPT_FLUSH, None))
+            everything = sides.caches.number(frozenset(script.name for script in self.bench.server.scripts))
+            if cache != everything:
+                flushed = self.labels.number(Label("script flush", fault=SCRIPT_FLUSH))
+                found.append(Outside(sides.number(keyspace, everything, facts), flushed, fault=SCRIPT_FLUSH))
         return tuple(found)
 
-    def _outside_call(self, side: int, kind: str, call: Call[Any], fault: int, what: str) -> Outside:
-        keyspace, cache, _ = self.sides[side]
-        number = self._call_ids.setdefault(((call,), False), len(self._call_ids))
-        replies, after, metrics = self._effect(keyspace, (call,), number, False)
-        move = Move(
-            kind, None, ((call, replies[0]),), self.view(keyspace), self.view(after), self.bench.server.scripts, metrics
+    def _outside_call(self, side: int, label: Label, call: Call[Any]) -> Outside:
+        request = self._request((call,))
+        made = self._effect(side, request)
+        after, wrong = self._judge(side, self._move(side, made, request, None, label.kind), made)
+        return Outside(after, self.labels.number(replace(label, request=request)), wrong, label.fault)
+
+    # --- moves that are known already -------------------------------------------------------------------------------
+
+    def follow(self, side: int, number: int) -> tuple[int, int]:
+        """Where a move from a world-side leads: the world-side, and the local of whoever moved (-1: nobody did)."""
+        label = self.labels[number]
+        if label.local < 0:
+            return next(after.side for after in self.outside(side) if after.label == number), -1
+        if label.kind == "crash":
+            return side, next(after for after, found in self.crash(label.local) if found == number)
+        outcomes = self.step(side, label.local) if label.kind == "call" else self.lose(side, label.local)
+        return next((outcome.side, outcome.local) for outcome in outcomes if outcome.label == number)
+
+    def moved(self, actor: str, label: Label, before: int, after: int) -> Moved:
+        """A move from one world-side to another, as a history tells it."""
+        local = self.locals[label.local] if label.local >= 0 else None
+        calls: tuple[tuple[Call[Any], Reply], ...] = ()
+        if local is not None and local.request is not None and label.made:
+            calls = tuple(zip(local.request.calls, self._make(before, local).replies, strict=True))
+        elif label.request is not None:
+            calls = tuple(zip(label.request.calls, self._effect(before, label.request).replies, strict=True))
+        return Moved(
+            actor=actor,
+            kind=label.kind,
+            operation="" if local is None or local.program is None else local.program.name,
+            trip=0 if local is None else len(local.past) + 1,
+            calls=calls,
+            before=self.view(before).snapshot,
+            after=self.view(after).snapshot,
+            choice=label.choice,
+            what=self.world.label(label.id) if label.id else label.what,
+            fault=label.fault is not None,
+            fresh=local is not None and not local.past and not local.inflight,
+            atomic=local is not None and local.flush is not None and local.flush.atomic,
+            queue=label.queue,
         )
-        if kind == "poison":
-            self.witnesses.add("a poison appeared")
-        side_after, wrong = self._judge(side, move, after, cache)
-        return side_after, self.label(Label(kind, what=what, fault=fault, call=call)), wrong, fault, None
+
+    def view(self, side: int) -> Keyspace:
+        """The keyspace of a world-side."""
+        return self.sides.view(self.sides.sides[side][0])
 
     # --- effects and judgement --------------------------------------------------------------------------------------
 
-    def effect_of(self, side: int, calls: tuple[Call[Any], ...], atomic: bool) -> tuple[tuple[Reply, ...], int]:
-        """The replies of calls made in a world-side, and the keyspace afterwards."""
-        number = self._call_ids.setdefault((calls, atomic), len(self._call_ids))
-        replies, after, _ = self._effect(self.sides[side][0], calls, number, atomic)
-        return replies, after
+    def _make(self, side: int, local: Local) -> Made:
+        """What an actor's next call comes to: NOSCRIPT, where the server has forgotten its script."""
+        request = local.request
+        assert request is not None
+        keyspace, cache, _ = self.sides.sides[side]
+        one_by_one = not (request.atomic or self.flush_is_one_move or local.again)
+        if one_by_one and request.scripts & self.sides.caches[cache]:
+            return Made((NOSCRIPT,), keyspace, cache)
+        return self._effect(side, request)
 
-    def answers(self, side: int, local: Local) -> tuple[tuple[Reply, ...], int]:
-        """The replies of a local's next call made in a world-side, and the keyspace afterwards."""
-        keyspace, cache, _ = self.sides[side]
-        whole = local.again or self.flush_is_one_move or (local.flush is not None and local.flush.atomic)
-        if not whole and local.calls[0].kind == "script" and local.calls[0].verb in self.caches[cache]:
-            return (NOSCRIPT,), keyspace
-        replies, after, _ = self._effect(keyspace, local.calls, local.number, bool(local.flush and local.flush.atomic))
-        return replies, after
-
-    def _effect(
-        self, keyspace: int, calls: tuple[Call[Any], ...], number: int, atomic: bool
-    ) -> tuple[tuple[Reply, ...], int, bool]:
-        own = home(calls) if self.confined else None
-        if own is None:
-            key: tuple[Hashable, int] = (self.keyspaces[keyspace], number)
-            known = self._effects.get(key)
-            if known is None or not self.remembers:
-                made = self.bench.make(tuple(self.parts[n] for n in self.keyspaces[keyspace]), calls, atomic)
-                known = (made.replies, tuple(self.part_id(part) for part in made.parts), made.metrics)
-                self._effects[key] = known
-            replies, parts, metrics = known
-            assert isinstance(parts, tuple)
-            return replies, self.keyspace_id(parts), metrics
-        held = next((n for n in self.keyspaces[keyspace] if self.parts[n].queue == own), -1)
-        if held < 0:
-            held = self.part_id(Part(own, Snapshot()))
-        key = (held, number)
+    def _effect(self, side: int, request: Request) -> Made:
+        """What a request does: really made once for each contents of its queue, and remembered."""
+        sides = self.sides
+        keyspace, cache, _ = sides.sides[side]
+        given = sides.keyspaces[keyspace]
+        if self.confined and request.home is not None:
+            given = tuple(n for n in given if sides.parts[n].queue == request.home)
+        key = (given, request.number)
         known = self._effects.get(key)
         if known is None or not self.remembers:
-            made = self.bench.make((self.parts[held],), calls, atomic)
-            after = made.parts[0] if made.parts else Part(own, Snapshot())
-            known = (made.replies, self.part_id(after), made.metrics)
+            made = self.bench.make(tuple(sides.parts[n] for n in given), request.calls, request.atomic)
+            known = (made.replies, tuple(map(sides.part, made.parts)), made.metrics)
             self._effects[key] = known
         replies, then, metrics = known
-        assert isinstance(then, int)
-        if then == held:
-            return replies, keyspace, metrics
-        return replies, self.keyspace_id([*(n for n in self.keyspaces[keyspace] if n != held), then]), metrics
+        if then != given:
+            keyspace = sides.keyspace((*(n for n in sides.keyspaces[keyspace] if n not in given), *then))
+        if request.scripts & sides.caches[cache]:
+            cache = sides.caches.number(sides.caches[cache] - request.scripts)
+        return Made(replies, keyspace, cache, metrics)
 
-    def _replaced(self, keyspace: int, number: int, part: Part) -> int:
-        return self.keyspace_id([*(n for n in self.keyspaces[keyspace] if n != number), self.part_id(part)])
-
-    def _move(self, local: Local, replies: tuple[Reply, ...], before: int, after: int, metrics: bool) -> Move:
-        began_paused = False
-        if local.program is not None and local.flush is not None and local.calls[0].verb == "claim":
-            first = local.past[0].calls[0] if local.past else local.calls[0]
-            first_reply = local.replies[0] if local.replies else None
-            if first.verb == "HEXISTS" and isinstance(first_reply, tuple):
-                began_paused = first_reply[0] == 1
-            elif first.verb == "claim":
-                began_paused = True  # it looked at nothing before, so it begins now
-        calls = tuple(zip(local.calls, replies, strict=True))
+    def _move(
+        self, side: int, made: Made, request: Request, local: Local | None, kind: str = "call", ended: Ended = ()
+    ) -> Move:
         return Move(
-            "call",
-            local.program,
-            calls,
-            self.view(before),
-            self.view(after),
+            kind,
+            None if local is None else local.program,
+            tuple(zip(request.calls, made.replies, strict=True)),
+            self.view(side),
+            self.sides.view(made.keyspace),
             self.bench.server.scripts,
-            metrics,
-            began_paused,
+            made.metrics,
+            local is not None and _began_paused(local),
+            ended,
         )
 
-    def _judge(self, side: int, move: Move, after: int, cache: int) -> tuple[int, tuple[int, ...]]:
+    def _judge(self, side: int, move: Move, made: Made) -> tuple[int, tuple[int, ...]]:
         """The world-side after a move, and what it broke."""
-        keyspace, _, facts = self.sides[side]
-        if keyspace == after and not move.metrics and not move.ended and _plain(move):
-            return (side if self.sides[side][1] == cache else self.side(after, cache, facts)), ()
-        known = self.facts[facts]
+        sides = self.sides
+        keyspace, cache, facts = sides.sides[side]
+        if keyspace == made.keyspace and not move.metrics and not move.ended and _plain(move):
+            return (side if cache == made.cache else sides.number(keyspace, made.cache, facts)), ()
+        known = sides.facts[facts]
         wrong = [
-            self._violation(n, says)
+            sides.violations.number((n, says))
             for n, promise in self._move_promises
             for says in promise.move(self.world, move, known)
         ]
         self.witnesses.update(seen(self.world, move, known))
         later = remember(self.world, move, known, trims=self._trims)
-        return self.side(after, cache, facts if later == known else self.facts_id(later)), tuple(wrong)
+        facts = facts if later == known else sides.facts.number(later)
+        return sides.number(made.keyspace, made.cache, facts), tuple(wrong)
 
 
 class SilentActor(EmqError):
@@ -598,14 +538,23 @@ def _plain(move: Move) -> bool:
     )
 
 
-def _claims(
-    memory: Hashable, flushes: tuple[Flush[Any], ...], replies: tuple[tuple[Reply, ...] | Exception, ...]
-) -> Iterator[tuple[str, str, int]]:
-    held = memory if isinstance(memory, tuple) else (memory,)
-    for item in held:
+def _began_paused(local: Local) -> bool:
+    """Whether a claim that comes next began while its queue was paused, as far as its program asked."""
+    assert local.request is not None
+    if local.request.calls[0].verb != "claim":
+        return False
+    if not local.past:
+        return True  # it looked at nothing before, so it begins now
+    asked, answered = local.past[0].calls[0], local.replies[0]
+    return asked.verb == "HEXISTS" and isinstance(answered, tuple) and answered[0] == 1
+
+
+def _claims(local: Local) -> Iterator[Held]:
+    """The claims an actor holds: those it remembers, and those its program was answered."""
+    for item in local.memory if isinstance(local.memory, tuple) else (local.memory,):
         if isinstance(item, Claim):
             yield item.queue, item.id, item.token
-    for flush, answers in zip(flushes, replies, strict=False):
+    for flush, answers in zip(local.past, local.replies, strict=True):
         if isinstance(answers, Exception):
             continue
         for call, reply in zip(flush.calls, answers, strict=True):

@@ -20,7 +20,8 @@ from emqkit.servers import Server, open_server
 from emqkit.sim.history import History, Moved
 from emqkit.sim.promises import PROMISES, Promise
 from emqkit.sim.search.bench import Bench
-from emqkit.sim.search.model import CRASH, LAPSE, LOST, Label, Machine
+from emqkit.sim.search.interner import Held
+from emqkit.sim.search.model import CRASH, LOST, Label, Model
 from emqkit.sim.worlds.world import World
 
 __all__ = ["Option", "Replay", "Walker", "walk_along", "wander"]
@@ -65,12 +66,12 @@ class Walker:
         self.promises = promises
         self.place = server.scratch()
         self.place.scripts = server.scripts
-        self.machine = Machine(world, Bench(self.place), promises, remembers=False, confined=False)
-        self.side, begins = self.machine.start()
+        self.model = Model(world, Bench(self.place), promises, remembers=False, confined=False)
+        self.side, begins = self.model.start()
         self.places = [ways[0] for ways in begins]
         self.left = list(world.faults.budget)
         self.moves: list[Moved] = []
-        self.initial = self.machine.view(self.machine.sides[self.side][0]).snapshot
+        self.initial = self.model.view(self.side).snapshot
 
     def close(self) -> None:
         """Give the scratch place back."""
@@ -84,44 +85,38 @@ class Walker:
 
     def options(self) -> list[Option]:
         """Every move that can be made now, the actors' first."""
-        machine, found = self.machine, []
+        model, found = self.model, []
         for slot, local in enumerate(self.places):
-            name = self.world.names[slot]
-            outcomes = list(machine.step(self.side, local))
+            outcomes = list(model.step(self.side, local))
             if self.left[LOST]:
-                outcomes += machine.lose(self.side, local)
+                outcomes += model.lose(self.side, local)
+            found += [self._option(slot, *outcome) for outcome in outcomes]
             if self.left[CRASH]:
-                outcomes += [(self.side, after, label, ()) for after, label in machine.crashes(local)]
-            found += [self._option(name, slot, *outcome) for outcome in outcomes]
-        held = {claim for local in self.places for claim in machine.locals[local].holds}
-        for side, number, wrong, fault, holder in machine.outside(self.side):
-            if fault is None:
-                possible = holder is None or holder not in held
-            else:
-                possible = self.left[fault] > 0 and (fault != LAPSE or holder in held)
-            if possible:
-                found.append(self._option("", -1, side, -1, number, wrong))
+                found += [self._option(slot, self.side, after, label) for after, label in model.crash(local)]
+        held = _held(model, self.places)
+        found += [
+            self._option(-1, happening.side, -1, happening.label, happening.wrong)
+            for happening in model.outside(self.side)
+            if (happening.fault is None or self.left[happening.fault]) and happening.possible(held)
+        ]
         return found
 
-    def _option(self, name: str, slot: int, side: int, local: int, number: int, wrong: tuple[int, ...]) -> Option:
-        machine = self.machine
-        broken = (*wrong, *machine.wrong_sides.get(side, ()))
-        said = tuple(
-            (self.promises[promise].name, says) for promise, says in map(machine.violations.__getitem__, broken)
-        )
-        return Option(name, machine.labels[number], slot, side, local, said)
+    def _option(self, slot: int, side: int, local: int, label: int, wrong: tuple[int, ...] = ()) -> Option:
+        sides = self.model.sides
+        broken = (sides.violations[violation] for violation in (*wrong, *sides.wrong.get(side, ())))
+        said = tuple((self.promises[promise].name, says) for promise, says in broken)
+        name = self.world.names[slot] if slot >= 0 else ""
+        return Option(name, self.model.labels[label], slot, side, local, said)
 
     def take(self, option: Option) -> Moved:
         """Make a move that `options` offered."""
-        machine, label = self.machine, option.label
-        mover = machine.locals[self.places[option.slot]] if option.slot >= 0 else None
-        moved = Moved.of(machine, option.actor, label, mover, self.side, option.side)
+        moved = self.model.moved(option.actor, option.label, self.side, option.side)
         self.moves.append(moved)
         self.side = option.side
         if option.slot >= 0:
             self.places[option.slot] = option.local
-        if label.fault is not None:
-            self.left[label.fault] -= 1
+        if option.label.fault is not None:
+            self.left[option.label.fault] -= 1
         return moved
 
     def history(self, promise: str = "", says: str = "") -> History:
@@ -197,34 +192,39 @@ def _at_the_end(walker: Walker, promise: str) -> str:
     asked = [one for one in walker.promises if one.name == promise and one.looks_at("end")]
     if not asked or asked[0].ends(walker.world) is not None:
         return ""
-    machine = walker.machine
-    machine.remembers = True  # from here on it is asked what may follow, not what did
+    model = walker.model
+    model.remembers = True  # from here on it is asked what may follow, not what did
     says = ""
     first = (walker.side, tuple(walker.places))
     met, waiting = {first}, [first]
     while waiting:
         side, places = waiting.pop()
-        keyspace, _, facts = machine.sides[side]
-        broken = next(asked[0].end(walker.world, machine.view(keyspace), machine.facts[facts]), "")
+        facts = model.sides.facts[model.sides.sides[side][2]]
+        broken = next(asked[0].end(walker.world, model.view(side), facts), "")
         if not broken or len(met) > MOST_ENDS:
             return ""
         says = says or broken
-        held = {claim for local in places for claim in machine.locals[local].holds}
         following = [
             (after, (*places[:slot], local, *places[slot + 1 :]))
             for slot, place in enumerate(places)
-            for after, local, _, _ in machine.step(side, place)
+            for after, local, _, _ in model.step(side, place)
         ]
+        held = _held(model, places)
         following += [
-            (after, places)
-            for after, _, _, fault, holder in machine.outside(side)
-            if fault is None and (holder is None or holder not in held)
+            (happening.side, places)
+            for happening in model.outside(side)
+            if happening.fault is None and happening.possible(held)
         ]
         for state in following:
             if state not in met:
                 met.add(state)
                 waiting.append(state)
     return says
+
+
+def _held(model: Model, places: Sequence[int]) -> frozenset[Held]:
+    """The claims that somebody alive holds."""
+    return frozenset().union(*(model.locals[place].holds for place in places))
 
 
 def wander(

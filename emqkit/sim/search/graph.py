@@ -1,0 +1,153 @@
+"""The graph of a world: its states, the moves between them, and where a world may settle; packed, for millions."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+
+from emqkit.sim.search.interner import WIDTHS, TooMany, Widths
+
+__all__ = ["Graph"]
+
+
+class Graph:
+    """States by number in the order they are met, each with its moves once it is expanded.
+
+    Attributes:
+        states: side, vector and budget of each, packed.
+        number_of: the number of each packed state.
+        parents, parent_slots, parent_labels: whence each was first met, by whose move of which kind; a state that
+            the world may begin in is its own parent.
+        targets, labels: where each move leads, and what kind of move it is.
+        starts: where the moves of each expanded state begin, and where those of the last one end.
+    """
+
+    def __init__(self, widths: Widths = WIDTHS) -> None:
+        self.states: array[int] = array("Q")
+        self.number_of: dict[int, int] = {}
+        self.parents: array[int] = array("I")
+        self.parent_slots: array[int] = array("B")
+        self.parent_labels: array[int] = array("I")
+        self.targets: array[int] = array("I")
+        self.labels: array[int] = array("I")
+        self.starts: array[int] = array("Q", [0])
+        self.side_at = widths.vector + widths.budget
+        self.vector_at = widths.budget
+        self.vector_mask = (1 << widths.vector) - 1
+        self.budget_mask = (1 << widths.budget) - 1
+        self._bits = widths.state
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def packed(self, side: int, vector: int, budget: int) -> int:
+        """A state as one number; each of the three is no wider than its interner gave out."""
+        return side << self.side_at | vector << self.vector_at | budget
+
+    def side(self, state: int) -> int:
+        """The world-side of a state, by the state's number."""
+        return self.states[state] >> self.side_at
+
+    def vector(self, state: int) -> int:
+        """The vector of a state, by the state's number."""
+        return self.states[state] >> self.vector_at & self.vector_mask
+
+    def meet(self, packed: int, parent: int, slot: int, label: int) -> int:
+        """Give a new state its number. Raises `TooMany`."""
+        number = len(self.states)
+        if number >> self._bits:
+            raise TooMany("states", self._bits)
+        self.number_of[packed] = number
+        self.states.append(packed)
+        self.parents.append(parent)
+        self.parent_slots.append(slot)
+        self.parent_labels.append(label)
+        return number
+
+    def forget_half(self) -> None:
+        """Forget the moves of a state of which only some were followed: it is not expanded."""
+        del self.targets[self.starts[-1] :], self.labels[self.starts[-1] :]
+
+    def path(self, state: int) -> tuple[int, list[tuple[int, int]]]:
+        """The shortest way to a state: where it begins, and the slots and labels of its moves."""
+        path: list[tuple[int, int]] = []
+        while self.parents[state] != state:
+            path.append((self.parent_slots[state], self.parent_labels[state]))
+            state = self.parents[state]
+        path.reverse()
+        return state, path
+
+    def bytes_per_state(self) -> float:
+        """How much memory a state takes in all: its number, its way back, and its moves."""
+        arrays = (self.states, self.parents, self.parent_slots, self.parent_labels)
+        edges = (self.targets, self.labels, self.starts)
+        held = sum(numbers.itemsize * len(numbers) for numbers in (*arrays, *edges))
+        # A dict entry, and the two whole numbers it holds.
+        held += sys.getsizeof(self.number_of) + len(self) * (sys.getsizeof(1 << 60) + sys.getsizeof(1 << 20))
+        return held / max(len(self), 1)
+
+    def bottoms(self, fault: bytearray) -> list[list[int]]:
+        """The bottom components of the fault-free moves: where a world that nothing disturbs any more may settle.
+
+        Everything reachable is asked, so each answers: "once faults stop here, and everybody goes on, what stays?"
+        These are the strongly connected components that no such move leaves (Tarjan's algorithm, without recursion).
+
+        Args:
+            fault: for each label, whether its moves cost a budget.
+        """
+        starts, targets, labels = self.starts, self.targets, self.labels
+        count = len(starts) - 1
+        index = array("I", bytes(4 * count))  # 0: not met yet
+        low = array("I", bytes(4 * count))
+        closed = bytearray(count)
+        leaves = bytearray(count)  # whether something below leads out of its component
+        cursor = array("Q", starts[:count])
+        stack: list[int] = []
+        path: list[int] = []
+        found: list[list[int]] = []
+        clock = 0
+        for root in range(count):
+            if index[root]:
+                continue
+            path.append(root)
+            while path:
+                node = path[-1]
+                if not index[node]:
+                    clock += 1
+                    index[node] = low[node] = clock
+                    stack.append(node)
+                at, stop = cursor[node], starts[node + 1]
+                deeper = -1
+                lowest = low[node]
+                while at < stop:
+                    if fault[labels[at]]:
+                        at += 1
+                        continue
+                    target = targets[at]
+                    if not index[target]:
+                        deeper = target
+                        break  # looked at again once it is known
+                    if closed[target]:
+                        leaves[node] = 1
+                    elif low[target] < lowest:
+                        lowest = low[target]
+                    at += 1
+                low[node] = lowest
+                cursor[node] = at
+                if deeper >= 0:
+                    path.append(deeper)
+                    continue
+                path.pop()
+                if lowest == index[node]:
+                    component = []
+                    out = 0
+                    while True:
+                        member = stack.pop()
+                        closed[member] = 1
+                        component.append(member)
+                        out |= leaves[member]
+                        if member == node:
+                            break
+                    if not out:
+                        found.append(component)
+        return found
