@@ -42,6 +42,22 @@ def doctor(arguments: argparse.Namespace) -> int:
     return 0 if found.well else 1
 
 
+def scripts(arguments: argparse.Namespace) -> int:
+    """Print how a script set differs from the published scripts; without a name, the mistakes there are to choose."""
+    from emqkit.scripts import ScriptSet, patches
+
+    if arguments.set is None:
+        for patch in patches():
+            print(f"{f'zoo/{patch.name}':24}{patch.script}: {patch.summary}")
+    else:
+        print(ScriptSet.load(arguments.set).differences() or f"{arguments.set} is what is published.\n", end="")
+    return 0
+
+
+def _name_a_set(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("set", nargs="?", metavar="SET", help="zoo/<mistake>, or a folder of your own Lua")
+
+
 def _explorer(function: str) -> Callable[[Any], Any]:
     """A function of the explorer's command line, imported when it is called."""
 
@@ -55,6 +71,7 @@ def _explorer(function: str) -> Callable[[Any], Any]:
 
 COMMANDS = {
     "doctor": Command("say which versions are installed and what works here", doctor),
+    "scripts": Command("show a script set as a diff against the published scripts", scripts, _name_a_set),
     "explore": Command(
         "try every order of calls and every placement of faults",
         _explorer("run_explore"),

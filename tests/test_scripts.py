@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from emqkit.__main__ import main
 from emqkit.errors import BadHeader, NotInCall, ScriptArity, ScriptMissing
-from emqkit.scripts import Argument, Group, Layout, Move, Script, ScriptSet, lua_folder
+from emqkit.scripts import Argument, Group, Layout, Move, Patch, Script, ScriptSet, lua_folder, patches, shipped
+from emqkit.scripts.header import sections
 
 TRANSITIONS = [
     *("claim", "complete", "enqueue", "enqueue_flow", "enqueue_flow_child", "extend_lock", "extend_locks"),
@@ -382,9 +384,12 @@ def test_what_a_call_leaves_out_is_none_and_what_it_must_have_is_refused_by_name
     with pytest.raises(NotInCall, match=r"sum: there is no argument 'policy': this call leaves it out") as left_out:
         short["policy"]
     assert left_out.value.declared
-    with pytest.raises(NotInCall, match=r"no argument 'polcy': its header declares no argument of that name") as typo:
-        short["polcy"]
-    assert not typo.value.declared
+    for name in ("polcy", "up"):
+        with pytest.raises(
+            NotInCall, match=f"no argument '{name}': its header declares no argument of that name"
+        ) as typo:
+            short[name]
+        assert not typo.value.declared
     with pytest.raises(NotInCall, match="no key 'id'"):
         read.view([b"row"], [b"A"]).keys.text("id")
 
@@ -463,14 +468,14 @@ def test_a_folder_is_laid_over_the_published_set(tmp_path: Path) -> None:
 
 def test_a_name_within_lua_wins_over_a_folder_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "lua"
-    for folder in (root / "zoo" / "idle", tmp_path / "zoo" / "idle"):
+    for folder in (root / "sets" / "idle", tmp_path / "sets" / "idle"):
         folder.mkdir(parents=True)
         (folder / "claim.lua").write_text(OVERLAY + f"-- {folder.parent.parent.name}\n", encoding="utf-8")
     (root / "claim.lua").write_text(OVERLAY, encoding="utf-8")
-    monkeypatch.setattr("emqkit.scripts.lua_folder", lambda: root)
+    monkeypatch.setattr("emqkit.scripts.sets.lua_folder", lambda: root)
     monkeypatch.chdir(tmp_path)
-    named, here = ScriptSet.load("zoo/idle"), ScriptSet.load(Path("zoo/idle"))
-    assert (named.name, named["claim"].path) == ("zoo/idle", "lua/zoo/idle/claim.lua")
+    named, here = ScriptSet.load("sets/idle"), ScriptSet.load(Path("sets/idle"))
+    assert (named.name, named["claim"].path) == ("sets/idle", "lua/sets/idle/claim.lua")
     assert named["claim"].source.endswith("-- lua\n")
     assert here.name == "idle"
     assert not here["claim"].source.endswith("-- lua\n")
@@ -513,7 +518,7 @@ def test_without_lua_beside_or_inside_the_package_the_error_names_both_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "emqkit").mkdir()
-    monkeypatch.setattr("emqkit.scripts.__file__", str(tmp_path / "emqkit" / "scripts" / "__init__.py"))
+    monkeypatch.setattr("emqkit.scripts.sets.__file__", str(tmp_path / "emqkit" / "scripts" / "sets.py"))
     with pytest.raises(ScriptMissing) as caught:
         lua_folder()
     assert str(tmp_path / "emqkit" / "lua") in str(caught.value)
@@ -534,9 +539,197 @@ def test_a_set_is_a_value() -> None:
     assert repr(published) == "ScriptSet(name='published')"
 
 
+def test_sets_are_told_apart_by_what_they_hold_and_not_by_their_names() -> None:
+    mine, same, other = (
+        ScriptSet(name, {"sum": script(f"-- argv     {argv}")})
+        for name, argv in (("mine", "id"), ("same", "id"), ("mine", "token"))
+    )
+    assert mine.sha == same.sha != other.sha
+    assert mine != same, "it is called something else"
+    assert mine != other, "one of its texts is another"
+    assert len({ScriptSet("mine", {verb: script() for verb in verbs}).sha for verbs in ("", "a", "b", "ab")}) == 4
+
+
+@pytest.mark.parametrize(
+    ("header", "line", "why"),
+    [
+        (["-- keys     active row", "-- argv     token id lease"], 3, "argument 1 is token, and callers put id there"),
+        (["-- keys     row active", "-- argv     id token lease"], 2, "key 1 is row, and callers put active there"),
+        (["-- keys     active row", "-- argv odd  token id lease"], 3, "argument 1 is token"),
+        (["-- keys     active row", "-- argv     id token", "-- argv at  id lease token"], 4, "argument 2 is lease"),
+        (["-- keys     active row", "-- argv     id (token)*"], 3, "argument 2 is (token)*, and callers put token"),
+    ],
+)
+def test_a_header_that_puts_a_value_elsewhere_than_its_callers_is_refused(
+    tmp_path: Path, header: list[str], line: int, why: str
+) -> None:
+    read = script(*header, name="extend_lock")
+    (tmp_path / "extend_lock.lua").write_text(read.source, encoding="utf-8")
+    with pytest.raises(BadHeader, match=re.escape(why)) as caught:
+        ScriptSet.load(tmp_path)
+    assert (caught.value.path, caught.value.line) == (str(tmp_path / "extend_lock.lua"), line)
+    assert "lua/extend_lock.lua" in caught.value.why
+
+
+def test_a_header_may_take_less_or_more_than_the_published_one_and_bring_layouts_of_its_own(tmp_path: Path) -> None:
+    for name, header in (
+        ("complete", ["-- keys     active row", "-- argv     id token base"]),
+        ("hold_parent", ["-- keys     parent dependencies", "-- argv     parent_id payload n [above queue policy]"]),
+        ("extend_lock", ["-- keys     active row", "-- argv     id token lease", "-- argv all  'all' lease token"]),
+    ):
+        (tmp_path / f"{name}.lua").write_text(script(*header, name=name).source, encoding="utf-8")
+    assert ScriptSet.load(tmp_path)["hold_parent"].takes("policy")
+
+
+# --- the zoo ----------------------------------------------------------------------------------------------------------
+
+EACH_MISTAKE = pytest.mark.parametrize("patch", patches(), ids=lambda patch: patch.name)
+
+
+@EACH_MISTAKE
+def test_a_mistake_changes_the_moves_it_names_and_nothing_else(patch: Patch) -> None:
+    published, mistaken = ScriptSet.load("published"), ScriptSet.load(f"zoo/{patch.name}")
+    assert mistaken.name == f"zoo/{patch.name}"
+    assert [read.name for read in mistaken if read != published[read.name]] == [patch.script]
+    old, new = (sections(scripts[patch.script].source) for scripts in (published, mistaken))
+    names = ["", *(move.name for move in published[patch.script].moves)]
+    changed = [name for name, one, other in zip(names, old, new, strict=True) if one != other]
+    assert sorted(changed) == sorted(move.name for move in patch.moves)
+    assert mistaken[patch.script].path == f"lua/zoo/{patch.name}.lua"
+    lines = (lua_folder() / "zoo" / f"{patch.name}.lua").read_text("utf-8").split("\n")
+    for move, text in zip(patch.moves, patch.sections, strict=True):
+        assert text in mistaken[patch.script].source
+        assert lines[move.line - 1] == f"-- move: {move.name}"
+
+
+@EACH_MISTAKE
+def test_a_mistake_is_refused_when_the_published_script_has_its_moves_no_more(patch: Patch) -> None:
+    published = ScriptSet.load("published")
+    for move in patch.moves:
+        source = published[patch.script].source.replace(f"-- move: {move.name}\n", f"-- move: {move.name} then\n")
+        changed = Script.parse(source, published[patch.script].path)
+        with pytest.raises(BadHeader, match=f"lua/{patch.script}.lua has no move '{move.name}': ") as caught:
+            patch.over(published.overlay(ScriptSet("changed", {patch.script: changed})))
+        assert (caught.value.path, caught.value.line) == (f"lua/zoo/{patch.name}.lua", move.line)
+    with pytest.raises(BadHeader, match=f"line 1: there is no script {patch.script} in empty"):
+        patch.over(ScriptSet("empty", {}))
+
+
+MISTAKEN = """\
+-- off, in sum: it adds one more
+
+-- move: add
+return 2
+"""
+SUM = """\
+-- sum: add things up
+-- keys     row
+-- argv     id
+-- replies  1 done
+
+-- move: gate
+local id = ARGV[1]
+
+-- move: add
+return 1
+
+-- move: rest
+return 0
+"""
+
+
+def mistaken(folder: Path, text: str) -> Script:
+    (folder / "off.lua").write_bytes(text.encode("utf-8"))
+    return Patch.read(folder / "off.lua").over(ScriptSet("mine", {"sum": Script.parse(SUM, "mine/sum.lua")}))
+
+
+def test_a_replaced_move_keeps_the_blank_lines_around_it(tmp_path: Path) -> None:
+    assert mistaken(tmp_path, MISTAKEN).source == SUM.replace("return 1", "return 2")
+    assert mistaken(tmp_path, MISTAKEN.rstrip()).source == SUM.replace("return 1", "return 2")
+    both = MISTAKEN.replace("-- move: add\n", "-- move: rest\nreturn 3\n-- move: add\n")
+    assert mistaken(tmp_path, both).source == SUM.replace("return 1", "return 2").replace("return 0", "return 3")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "why"),
+    [
+        ("-- off, in sum", "-- on, in sum", 1, "the first line is not '-- off, in SCRIPT: what is wrong'"),
+        ("-- off, in sum: it adds one more", "-- off: it adds one more", 1, "the first line is not"),
+        ("-- off, in sum", "-- off, in product", 1, "there is no script product in mine"),
+        ("\n\n", "\n\n-- keys     row\n", 3, "only moves follow the first line"),
+        ("-- move: add\nreturn 2\n", "", 1, "it replaces no move"),
+        ("move: add", "move: ad", 3, "mine/sum.lua has no move 'ad': gate, add, rest"),
+        ("return 2\n", "return 2\n\n-- move: add\nreturn 3\n", 6, "the move 'add' is replaced twice"),
+        ("return 2", "return 1", 3, "the move 'add' is the same in mine/sum.lua"),
+    ],
+)
+def test_a_mistake_that_does_not_fit_is_refused_with_its_line(
+    tmp_path: Path, old: str, new: str, line: int, why: str
+) -> None:
+    assert old in MISTAKEN
+    with pytest.raises(BadHeader, match=re.escape(why)) as caught:
+        mistaken(tmp_path, MISTAKEN.replace(old, new))
+    assert (caught.value.path, caught.value.line) == (str(tmp_path / "off.lua"), line)
+
+
+def test_the_zoo_names_its_mistakes_when_it_has_not_the_one_asked_for() -> None:
+    for name in ("zoo/no-fences", "zoo"):
+        with pytest.raises(ScriptMissing, match=f"no Lua script {name} in the zoo, which has .*, no-fence, "):
+            ScriptSet.load(name)
+
+
+def test_everything_the_kit_comes_with_is_shipped_and_what_a_learner_changed_is_not() -> None:
+    shas = {read.sha for read in shipped()}
+    for name in ("published", "tools", *(f"zoo/{patch.name}" for patch in patches())):
+        assert {read.sha for read in ScriptSet.load(name)} <= shas
+    assert script().sha not in shas
+
+
+def test_a_set_is_shown_as_its_difference_from_the_published_one(tmp_path: Path) -> None:
+    published = ScriptSet.load("published")
+    assert published.differences() == ""
+    assert ScriptSet.load("zoo/half-removed").differences() == (
+        "--- lua/remove_job.lua\n"
+        "+++ lua/zoo/half-removed.lua\n"
+        "@@ -18,7 +18,8 @@\n"
+        " \n"
+        " -- move: sets\n"
+        " -- KEYS 2 to 5 are pending, active, schedule and dead. The row names one of them, but only looking in all is"
+        " sure.\n"
+        "-for i = 2, 5 do\n"
+        "+-- MISTAKE: pending is left out, and the next claim hands out a job that has no row.\n"
+        "+for i = 3, 5 do\n"
+        "   redis.call('ZREM', KEYS[i], id)\n"
+        " end\n"
+        " \n"
+    )
+    scripts = {read.name: read for read in published if read.name != "reap"} | {"sum": script()}
+    shown = ScriptSet("mine", scripts).differences()
+    assert shown.startswith("--- lua/reap.lua\n+++ /dev/null\n")
+    assert "--- /dev/null\n+++ lua/sum.lua\n@@ -0,0 +1,6 @@\n+-- sum: add things up\n" in shown
+
+
+def test_the_command_line_lists_the_mistakes_and_shows_a_set_as_a_diff(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["scripts"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert len(listed) == len(patches())
+    assert "zoo/no-fence            complete: a completion does not look at its token" in listed
+    assert main(["scripts", "zoo/no-fence"]) == 0
+    assert capsys.readouterr().out == ScriptSet.load("zoo/no-fence").differences()
+    (tmp_path / "claim.lua").write_text(OVERLAY, encoding="utf-8")
+    assert main(["scripts", str(tmp_path)]) == 0
+    assert "+-- claim: hand out nothing\n" in capsys.readouterr().out
+    assert main(["scripts", "published"]) == 0
+    assert capsys.readouterr().out == "published is what is published.\n"
+    assert main(["scripts", "zoo/no-fences"]) == 1
+    assert "no-fence, " in capsys.readouterr().err
+
+
 # --- what every Lua file owes its reader ------------------------------------------------------------------------------
 
-FILES = sorted(lua_folder().rglob("*.lua"))
+FILES = sorted(path for path in lua_folder().rglob("*.lua") if path.parent.name != "zoo")
 EACH_FILE = pytest.mark.parametrize("path", FILES, ids=[path.relative_to(lua_folder()).as_posix() for path in FILES])
 
 

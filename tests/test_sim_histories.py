@@ -11,7 +11,6 @@ import pytest
 
 from emqkit.__main__ import main
 from emqkit.errors import BadArgument
-from emqkit.scripts import ScriptSet
 from emqkit.servers import Server, open_server
 from emqkit.sim import SCENARIOS, Result, explore, promises, scenario, verdicts
 from emqkit.sim.catalogue import explore_mistake, mistake, replay
@@ -192,15 +191,12 @@ def test_every_promise_is_broken_by_something_so_that_a_silent_one_would_be_noti
 
 
 def test_every_script_of_the_zoo_belongs_to_a_mistake_and_marks_it() -> None:
-    from emqkit.scripts import lua_folder
+    from emqkit.scripts import patches
 
-    files = sorted((lua_folder() / "zoo").glob("*/*.lua"))
-    assert {file.parent.name for file in files} == {n for n, one in MISTAKES.items() if one.scripts != "published"}
-    for file in files:
-        assert file.read_text().count("MISTAKE") == 1
-        assert (
-            ScriptSet.load(f"zoo/{file.parent.name}")[file.stem].source != ScriptSet.load("published")[file.stem].source
-        )
+    said = {name: one.says for name, one in MISTAKES.items() if one.scripts != "published"}
+    assert {patch.name: patch.summary for patch in patches()} == said
+    for patch in patches():
+        assert "\n".join(patch.sections).count("MISTAKE") == 1
 
 
 # --- the command line ------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from emqkit import Child, Flow, Flows, Jobs, Trace, record
 from emqkit.errors import BadArgument, ScriptArity
 from emqkit.keyspace import digest
-from emqkit.scripts import Argument, Group, Item, Layout, Script, ScriptSet, lua_folder
+from emqkit.scripts import Argument, Group, Item, Layout, Script, ScriptSet, shipped
 from emqkit.servers import Server, open_server
 from emqkit.servers.embedded import EmbeddedServer
 from emqkit.snapshot import Hash, Items, Ranked, Snapshot, Text, Value, capture, restore
@@ -59,12 +59,7 @@ def text(*lines: str) -> str:
 
 def every_script() -> list[Script]:
     """The kit's scripts, of whatever set, each text once."""
-    found: dict[str, Script] = {}
-    for path in sorted(lua_folder().rglob("*.lua")):
-        if path.parent.name != "tools":
-            script = Script.read(path)
-            found.setdefault(script.sha, script)
-    return list(found.values())
+    return [script for script in dict.fromkeys(shipped()) if not script.path.startswith("lua/tools/")]
 
 
 SETS = ("pending", "active", "schedule", "dead")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from emqkit.arguments import to_bytes, to_text
 from emqkit.errors import BadArgument, BadHeader, EmqError, Refused, ScriptArity
-from emqkit.scripts import Move, Script, ScriptSet, lua_folder
+from emqkit.scripts import Move, Script, ScriptSet, moves_of, shipped
 from emqkit.servers import Server, open_server
 from emqkit.snapshot import Snapshot, Value, capture, restore, value_of
 from emqkit.stepper.commands import (
@@ -151,9 +151,7 @@ class _Called:
             named_argv = tuple((f"ARGV[{place}]", value) for place, value in enumerate(given_argv, 1))
         else:
             named_keys, named_argv = view.keys.pairs, view.args.pairs
-        lines = source.split("\n")
-        moves = tuple(Move(m[1].strip(), n) for n, line in enumerate(lines, 1) if (m := _MOVE.fullmatch(line)))
-        return cls(header, source, given_keys, given_argv, named_keys, named_argv, moves)
+        return cls(header, source, given_keys, given_argv, named_keys, named_argv, moves_of(source))
 
     @property
     def shipped(self) -> bool:
@@ -165,14 +163,10 @@ class _Called:
         return next((move.name for move in reversed(self.moves) if move.line <= line), None)
 
 
-_MOVE = re.compile(r"\s*-- move: (\S.*)")
-
-
 @cache
 def _shipped() -> frozenset[str]:
     """The sha of every script the kit comes with, whatever its set."""
-    files = (path.read_bytes() for path in lua_folder().rglob("*.lua"))
-    return frozenset(hashlib.sha1(text, usedforsecurity=False).hexdigest() for text in files)
+    return frozenset(script.sha for script in shipped())
 
 
 @cache

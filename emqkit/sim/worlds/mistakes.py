@@ -1,7 +1,7 @@
 """The zoo: deliberate, named mistakes, each with the world that shows it and the promise it breaks.
 
-A mistake in a script is a file in `lua/zoo/<mistake>/`, laid over the published set. A mistake in the host's half is an
-operation here. What the explorer is worth is seen by whether it breaks every one of them.
+A mistake in a script is a file `lua/zoo/<mistake>.lua`: the moves it replaces in the published script. A mistake in the
+host's half is an operation here. What the explorer is worth is seen by whether it breaks every one of them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Mistake:
     """One mistake of the zoo.
 
     Attributes:
-        name: such as `no-fence`; a script's mistake lies in `lua/zoo/<name>`.
+        name: such as `no-fence`; a script's mistake lies in `lua/zoo/<name>.lua`.
         says: what is wrong, as a sentence.
         world: where it shows.
         breaks: the promise it breaks there, which the published text keeps in the same world.

@@ -1,7 +1,4 @@
--- enqueue_flow: land a parent and all its children in one step, the children claimable and the parent held
--- keys     parent dependencies pending (child)*n
--- argv     parent_id payload n (child_id payload)*n
--- replies  n the number of children · EMQKIND job id must be JOB-namespaced
+-- late-gate, in enqueue_flow: an id is looked at after others were written
 
 -- move: gate
 local parent, dependencies, pending = KEYS[1], KEYS[2], KEYS[3]
@@ -25,11 +22,3 @@ for i = 1, n do
   redis.call('HSET', child, 'state', 'pending', 'attempts', '0', 'payload', child_payload, 'parent', parent_id)
   redis.call('ZADD', pending, 0, child_id)
 end
-
--- move: parent
--- Held means: a row, and a place in no set. A claim looks in pending only, so it cannot find this parent.
-redis.call('HSET', parent, 'state', 'awaiting_children', 'attempts', '0', 'payload', payload)
-
--- move: counter
-redis.call('SET', dependencies, n)
-return n
