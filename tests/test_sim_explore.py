@@ -258,17 +258,17 @@ def test_exploring_goes_on_after_a_violation(fake: Server) -> None:
 
 
 def test_an_interrupt_leaves_what_is_known(fake: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = model_room.Model.step
+    steps = model_room.Model.moves
     made = 0
 
-    def interrupted(self: Any, side: int, number: int) -> Any:
+    def interrupted(self: Any, *given: Any) -> Any:
         nonlocal made
         made += 1
         if made > 150:
             raise KeyboardInterrupt
-        return steps(self, side, number)
+        return steps(self, *given)
 
-    monkeypatch.setattr(model_room.Model, "step", interrupted)
+    monkeypatch.setattr(model_room.Model, "moves", interrupted)
     with fake.scratch() as place:
         explorer = Explorer(scenario("heartbeats"), place)
         explorer.search()

@@ -13,11 +13,10 @@ from emqkit.sim.history import load, save
 from emqkit.sim.promises import PROMISES, names
 from emqkit.sim.report import Result
 from emqkit.sim.search.explore import MOST_STATES, Progress
+from emqkit.sim.worlds.faults import BUDGETS
 from emqkit.sim.worlds.scenarios import SCENARIOS
 
 __all__ = ["declare_explore", "declare_replay", "run_explore", "run_replay"]
-
-BUDGETS = ("crashes", "lost_replies", "lapses", "redeliveries", "poisons", "script_flushes")
 
 
 def declare_explore(parser: argparse.ArgumentParser) -> None:

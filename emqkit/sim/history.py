@@ -16,6 +16,7 @@ from typing import Any
 from emqkit.errors import BadArgument, ReplyLost
 from emqkit.scripts import ScriptSet
 from emqkit.servers.base import ServerKind
+from emqkit.sim.worlds.faults import BUDGETS
 from emqkit.sim.worlds.world import World
 from emqkit.snapshot import Snapshot
 from emqkit.trace import CallRecord, Step, Trace
@@ -183,19 +184,11 @@ class History:
 
     def as_json(self) -> dict[str, Any]:
         """The history as JSON holds it: enough to make the same moves again."""
-        faults = self.world.faults
         return {
             "format": FORMAT,
             "scenario": self.world.name,
             "scripts": self.scripts.name,
-            "faults": {
-                "crashes": faults.crashes,
-                "lost_replies": faults.lost_replies,
-                "lapses": faults.lapses,
-                "redeliveries": faults.redeliveries,
-                "poisons": faults.poisons,
-                "script_flushes": faults.script_flushes,
-            },
+            "faults": dict(zip(BUDGETS, self.world.faults.budget, strict=True)),
             "promise": self.promise,
             "says": self.says,
             "moves": [

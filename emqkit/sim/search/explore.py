@@ -25,11 +25,16 @@ from emqkit.sim.search.bench import Bench
 from emqkit.sim.search.graph import Graph
 from emqkit.sim.search.interner import WIDTHS, Budgets, TooMany, Vectors, Widths
 from emqkit.sim.search.judge import Evidence, Gap, Verdict, Violation, judge
-from emqkit.sim.search.model import CRASH, LOST, Model, Outcome, Outside
-from emqkit.sim.worlds.faults import WORDS
+from emqkit.sim.search.model import FROM_OUTSIDE, OF_ACTORS, Model, Outcome
+from emqkit.sim.worlds.faults import Fault
 from emqkit.sim.worlds.world import World
 
 __all__ = ["MOST_STATES", "Explorer", "Progress"]
+
+Known = dict[Fault | None, dict[int, tuple[Outcome, ...]]]
+"""What is known to follow, for each fault and for none: by world-side and local, or by world-side alone."""
+
+Ways = list[tuple[Fault | None, int, dict[int, tuple[Outcome, ...]]]]
 
 MOST_STATES = 10_000_000
 """Where `explore` stops unless told otherwise: about two gigabytes."""
@@ -148,41 +153,17 @@ class Explorer:
     ) -> None:
         model, graph, vectors = self.model, self.graph, self.vectors
         states, number_of, targets, target_labels = graph.states, graph.number_of, graph.targets, graph.labels
-        side_at, vector_at, vector_mask, budget_mask = (
-            graph.side_at,
-            graph.vector_at,
-            graph.vector_mask,
-            graph.budget_mask,
-        )
+        side_at, vector_at = graph.side_at, graph.vector_at
+        vector_mask, budget_mask = graph.vector_mask, graph.budget_mask
         slot_at, hop_at = self._widths.local, self._widths.local + self._widths.slot
         wrong_sides, slots_of, holds_of = model.sides.wrong, vectors.slots, vectors.holds
-        hops: dict[int, int] = {}
-        steps: dict[int, tuple[Outcome, ...]] = {}
-        loses: dict[int, tuple[Outcome, ...]] = {}
-        crashes: dict[int, tuple[tuple[int, int], ...]] = {}
-        outsides: dict[int, tuple[Outside, ...]] = {}
         nobody = len(self.world.actors)
+        hops: dict[int, int] = {}
+        by_actors: Known = {fault: {} for fault in (None, *OF_ACTORS)}
+        by_nobody: Known = {fault: {} for fault in (None, *FROM_OUTSIDE)}
+        ways_of: dict[int, tuple[Ways, Ways]] = {}
+        found: list[tuple[int, int, int, tuple[int, ...]]] = []
         at = 0
-
-        def hop(vector: int, slot: int, local: int) -> int:
-            key = vector << hop_at | slot << slot_at | local
-            number = hops.get(key)
-            if number is None:
-                number = hops[key] = vectors.hop(vector, slot, local)
-            return number
-
-        def reach(slot: int, side: int, vector: int, budget: int, label: int, wrong: tuple[int, ...]) -> None:
-            packed = side << side_at | vector << vector_at | budget
-            number = number_of.get(packed)
-            if number is None:
-                number = graph.meet(packed, at, slot, label)
-                if side in wrong_sides:
-                    self._note(wrong_sides[side], at, slot, label)
-            targets.append(number)
-            target_labels.append(label)
-            if wrong:
-                self._note(wrong, at, slot, label)
-
         tick = time.monotonic()
         while at < len(states):
             if at == self._level_ends:
@@ -198,36 +179,49 @@ class Explorer:
             budget = state & budget_mask
             vector = state >> vector_at & vector_mask
             side = state >> side_at
-            losing, crashing = self.budgets.spend(budget, LOST), self.budgets.spend(budget, CRASH)
+            if budget not in ways_of:
+                ways_of[budget] = self._ways(budget, by_actors), self._ways(budget, by_nobody)
+            of_actors, from_outside = ways_of[budget]
+            found.clear()
             for slot, local in slots_of[vector]:
                 key = side << slot_at | local
-                outcomes = steps.get(key)
+                for fault, left, outcomes_of in of_actors:
+                    outcomes = outcomes_of.get(key)
+                    if outcomes is None:
+                        outcomes = outcomes_of[key] = model.moves(side, local, fault)
+                    for after, place, label, wrong, _ in outcomes:
+                        hop = vector << hop_at | slot << slot_at | place
+                        places = hops.get(hop)
+                        if places is None:
+                            places = hops[hop] = vectors.hop(vector, slot, place)
+                        found.append((after << side_at | places << vector_at | left, slot, label, wrong))
+            for fault, left, outcomes_of in from_outside:
+                outcomes = outcomes_of.get(side)
                 if outcomes is None:
-                    outcomes = steps[key] = model.step(side, local)
-                for side2, local2, label, wrong in outcomes:
-                    reach(slot, side2, hop(vector, slot, local2), budget, label, wrong)
-                if losing >= 0:
-                    lost = loses.get(key)
-                    if lost is None:
-                        lost = loses[key] = model.lose(side, local)
-                    for side2, local2, label, wrong in lost:
-                        reach(slot, side2, hop(vector, slot, local2), losing, label, wrong)
-                if crashing >= 0:
-                    crashed = crashes.get(local)
-                    if crashed is None:
-                        crashed = crashes[local] = model.crash(local)
-                    for local2, label in crashed:
-                        reach(slot, side, hop(vector, slot, local2), crashing, label, ())
-            outside = outsides.get(side)
-            if outside is None:
-                outside = outsides[side] = model.outside(side)
-            for happening in outside:
-                left = budget if happening.fault is None else self.budgets.spend(budget, happening.fault)
-                if left >= 0 and happening.possible(holds_of[vector]):
-                    reach(nobody, happening.side, vector, left, happening.label, happening.wrong)
+                    outcomes = outcomes_of[side] = model.outside(side, fault)
+                for outcome in outcomes:
+                    if outcome.possible(holds_of[vector], fault):
+                        packed = outcome.side << side_at | vector << vector_at | left
+                        found.append((packed, nobody, outcome.label, outcome.wrong))
+            for packed, slot, label, wrong in found:
+                number = number_of.get(packed)
+                if number is None:
+                    number = graph.meet(packed, at, slot, label)
+                    if (side := packed >> side_at) in wrong_sides:
+                        self._note(wrong_sides[side], at, slot, label)
+                targets.append(number)
+                target_labels.append(label)
+                if wrong:
+                    self._note(wrong, at, slot, label)
             at += 1
             graph.starts.append(len(targets))
         self.complete = True
+
+    def _ways(self, budget: int, known: Known) -> Ways:
+        """What a budget lets happen: nothing out of the way, or a fault; each with what is left of the budget then."""
+        spend = self.budgets.spend
+        ways = [(fault, budget if fault is None else spend(budget, fault), met) for fault, met in known.items()]
+        return [way for way in ways if way[1] >= 0]
 
     def _stops(self, max_states: int | None, max_depth: int | None) -> str:
         if max_depth is not None and self.depth >= max_depth:
@@ -275,10 +269,11 @@ class Explorer:
         self._judge_ends()
         self.seconds += time.monotonic() - began
         faults, scripts = self.world.faults, self.server.scripts
+        spent = {self.model.labels[number].fault for number in self._taken}
         unspent = [
-            f"a {word} (the world allows {most})"
-            for place, (word, most) in enumerate(zip(WORDS, faults.budget, strict=True))
-            if most and not any(left[place] < most for left in self.budgets)
+            f"a {fault.word} (the world allows {most})"
+            for fault, most in zip(Fault, faults.budget, strict=True)
+            if most and fault not in spent
         ]
         placed = f", every placement of {faults}" if any(faults.budget) else ", no fault"
         where = f"{self.world.name} on {scripts.name}: every order of calls{placed}"
@@ -351,6 +346,11 @@ class Explorer:
         }
 
     @cached_property
+    def _taken(self) -> Counter[int]:
+        """How many transitions each label has."""
+        return Counter(self.graph.labels)
+
+    @cached_property
     def gaps(self) -> tuple[Gap, ...]:
         """Where actors stood between calls, with what was tried there."""
         model, graph = self.model, self.graph
@@ -360,7 +360,7 @@ class Explorer:
             for local in set(self.vectors.vectors[vector]):
                 visits[model.locals[local].gap] += n
         tried: dict[str, Counter[tuple[str, str, str]]] = {"crash": Counter(), "lost": Counter()}
-        for number, n in Counter(graph.labels).items():
+        for number, n in self._taken.items():
             label = model.labels[number]
             if label.kind in tried:
                 tried[label.kind][model.locals[label.local].gap] += n

@@ -196,12 +196,8 @@ class Budgets(Interner[tuple[int, ...]]):
 
     def __init__(self, widths: Widths) -> None:
         super().__init__("budgets", widths.budget)
-        self._spent: dict[tuple[int, int], int] = {}
 
     def spend(self, budget: int, fault: int) -> int:
         """The budget with one fault less; -1 when there is none left."""
-        number = self._spent.get((budget, fault))
-        if number is None:
-            left = tuple(n - (place == fault) for place, n in enumerate(self[budget]))
-            number = self._spent[budget, fault] = self.number(left) if left[fault] >= 0 else -1
-        return number
+        left = tuple(n - (place == fault) for place, n in enumerate(self[budget]))
+        return self.number(left) if left[fault] >= 0 else -1

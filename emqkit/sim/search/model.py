@@ -27,30 +27,18 @@ from emqkit.sim.promises import PROMISES, Move, Promise, at_start, remember, see
 from emqkit.sim.search.bench import Bench
 from emqkit.sim.search.interner import WIDTHS, Held, Interner, Sides, Widths
 from emqkit.sim.worlds.actors import Actor, Choice, Kit
-from emqkit.sim.worlds.faults import WORDS, Poison
+from emqkit.sim.worlds.faults import Fault, Poison
 from emqkit.sim.worlds.world import World
 from emqkit.snapshot import capture
 from emqkit.transitions import flow_deliver, flow_fail_deliver
 from emqkit.wire import Call, Done, ErrorReply, Flush, Program, Reply, command
 
-__all__ = [
-    "CRASH",
-    "LAPSE",
-    "LOST",
-    "POISON",
-    "REDELIVERY",
-    "SCRIPT_FLUSH",
-    "Label",
-    "Local",
-    "Model",
-    "Outcome",
-    "Outside",
-]
+__all__ = ["FROM_OUTSIDE", "OF_ACTORS", "Label", "Local", "Model", "Outcome"]
 
-CRASH, LOST, LAPSE, REDELIVERY, POISON, SCRIPT_FLUSH = range(6)
-"""The faults by their place in a budget."""
+OF_ACTORS = (Fault.LOST_REPLY, Fault.CRASH)
+FROM_OUTSIDE = tuple(fault for fault in Fault if fault not in OF_ACTORS)
+"""The faults that befall an actor, and those that do not."""
 
-NOTHING_WRONG: tuple[int, ...] = ()
 NOSCRIPT = ErrorReply("NOSCRIPT", "the server has forgotten this script")
 
 Ended = tuple[tuple[Program[Any], Done[Any]], ...]
@@ -148,7 +136,7 @@ class Label:
         choice: which of several continuations, as the actor calls it.
         what: more, such as the id whose lease lapsed.
         made: whether the local's next call was made.
-        fault: the place of the budget it costs; None for a move that costs nothing.
+        fault: what it costs; None for a move that costs nothing.
         request: the call of a move nobody made (a re-delivery, a poison).
         queue, id: whose score a lapse or a due time is about.
     """
@@ -158,37 +146,33 @@ class Label:
     choice: str = ""
     what: str = ""
     made: bool = False
-    fault: int | None = None
+    fault: Fault | None = None
     request: Request | None = None
     queue: str = ""
     id: str = ""
 
 
 class Outcome(NamedTuple):
-    """What a move of an actor leads to: world-side and local afterwards, the label, and the violations of the move."""
+    """What a move leads to.
+
+    Attributes:
+        side: the world-side afterwards.
+        local: the local of whoever moved; -1 where nobody did.
+        label: what kind of move it is, by number.
+        wrong: the violations of the move itself.
+        holder: the claim whose lease lapses. It costs a budget while somebody holds that claim, and is free once
+            nobody does.
+    """
 
     side: int
     local: int
     label: int
-    wrong: tuple[int, ...]
-
-
-class Outside(NamedTuple):
-    """What may happen without an actor: world-side afterwards, label, violations, the budget it costs (None: free).
-
-    `holder` is the claim whose lease it is about: a lapse costs a budget while somebody holds that claim, and is free
-    once nobody does.
-    """
-
-    side: int
-    label: int
     wrong: tuple[int, ...] = ()
-    fault: int | None = None
     holder: Held | None = None
 
-    def possible(self, held: frozenset[Held]) -> bool:
-        """Whether it may happen while these claims are held."""
-        return self.holder is None or (self.holder in held) == (self.fault is not None)
+    def possible(self, held: frozenset[Held], fault: Fault | None) -> bool:
+        """Whether it may happen, at the cost of this fault, while these claims are held."""
+        return self.holder is None or (self.holder in held) == (fault is not None)
 
 
 class Way(NamedTuple):
@@ -251,6 +235,8 @@ class Model:
         self.requests: Interner[Request] = Interner("calls")
         self.witnesses: set[str] = set()
         self._effects: dict[tuple[tuple[int, ...], int], tuple[Replies, tuple[int, ...], bool]] = {}
+        self._delivered: dict[tuple[int, Replies | None], list[Way]] = {}
+        self._crashes: dict[int, tuple[tuple[int, int], ...]] = {}
         self._trims = world.faults.redeliveries > 0
         self._move_promises = [(n, p) for n, p in enumerate(promises) if p.looks_at("move")]
 
@@ -260,17 +246,23 @@ class Model:
         """Where an actor of this kind may start."""
         return self._choose(kind, self.kinds[kind].begin(self.kit))
 
-    def _deliver(self, local: Local, replies: Replies | Exception) -> list[Way]:
-        """Where an actor may go on once the flush in flight is answered, or its replies are lost."""
-        assert local.program is not None and local.flush is not None
-        given = (*local.replies, replies)
-        following = local.program.after(given)
-        if isinstance(following, Flush):
-            past = (*local.past, local.flush)
-            going_on = Local(local.kind, local.memory, local.program, given, flush=following, past=past)
-            return [Way(self._local(going_on))]
-        choices = self.kinds[local.kind].after(self.kit, local.memory, local.program, following)
-        return self._choose(local.kind, choices, ((local.program, following),))
+    def _deliver(self, number: int, local: Local, replies: Replies | ReplyLost) -> list[Way]:
+        """Where an actor may go on once the flush in flight is answered, or its replies are lost. Remembered."""
+        key = (number, None if isinstance(replies, ReplyLost) else replies)
+        ways = self._delivered.get(key)
+        if ways is None:
+            assert local.program is not None and local.flush is not None
+            given = (*local.replies, replies)
+            following = local.program.after(given)
+            if isinstance(following, Flush):
+                past = (*local.past, local.flush)
+                going_on = Local(local.kind, local.memory, local.program, given, flush=following, past=past)
+                ways = [Way(self._local(going_on))]
+            else:
+                choices = self.kinds[local.kind].after(self.kit, local.memory, local.program, following)
+                ways = self._choose(local.kind, choices, ((local.program, following),))
+            self._delivered[key] = ways
+        return ways
 
     def _choose(self, kind: int, choices: tuple[Choice, ...], ended: Ended = ()) -> list[Way]:
         found: list[Way] = []
@@ -327,45 +319,49 @@ class Model:
         kinds = [self.kinds.index(actor) for actor in self.world.actors]
         return side, [[way.local for way in self.begin(kind)] for kind in kinds]
 
-    def step(self, side: int, number: int) -> tuple[Outcome, ...]:
-        """An actor makes its next call: everything that may come of it."""
+    def moves(self, side: int, number: int, fault: Fault | None = None) -> tuple[Outcome, ...]:
+        """What an actor at a local may do next, or what a crash or a lost reply does to it."""
+        if fault is Fault.CRASH:
+            return tuple(Outcome(side, local, label) for local, label in self._crash(number))
         local = self.locals[number]
         if local.request is None:
             return ()
+        return self._step(side, number, local) if fault is None else self._lose(side, number, local)
+
+    def _step(self, side: int, number: int, local: Local) -> tuple[Outcome, ...]:
+        """Its next call is made: everything that may come of it."""
         made = self._make(side, local)
         inflight = (*local.inflight[: local.place], *made.replies, *local.inflight[local.place + 1 :])
         if made.forgotten:
             self.witnesses.add("a call answered NOSCRIPT")
         if local.last and not made.forgotten:
-            ways = self._deliver(local, inflight)
+            ways = self._deliver(number, local, inflight)
         else:
             ways = [Way(self._local(replace(local, inflight=inflight, request=None, holds=frozenset())))]
         return self._outcomes(side, local, made, Label("call", number, made=True), ways)
 
-    def lose(self, side: int, number: int) -> tuple[Outcome, ...]:
-        """The replies of an actor's flush are lost: before its next call took effect, or after its last one did."""
-        local = self.locals[number]
-        if local.request is None or local.flush is None:
-            return ()
-        lost = ReplyLost("sim://", local.flush.calls[0].verb)
-        ways = self._deliver(local, lost)
-        outcomes = self._outcomes(side, local, None, Label("lost", number, what="before", fault=LOST), ways)
-        if local.last:
-            made = self._make(side, local)
-            if not made.forgotten:
-                label = Label("lost", number, what="after", made=True, fault=LOST)
-                outcomes += self._outcomes(side, local, made, label, ways)
+    def _lose(self, side: int, number: int, local: Local) -> tuple[Outcome, ...]:
+        """The replies of its flush are lost: before its next call took effect, or after the last one did."""
+        assert local.flush is not None
+        ways = self._deliver(number, local, ReplyLost("sim://", local.flush.calls[0].verb))
+        label = Label("lost", number, what="before", fault=Fault.LOST_REPLY)
+        outcomes = self._outcomes(side, local, None, label, ways)
+        if local.last and not (made := self._make(side, local)).forgotten:
+            outcomes += self._outcomes(side, local, made, replace(label, what="after", made=True), ways)
         return outcomes
 
-    def crash(self, number: int) -> tuple[tuple[int, int], ...]:
+    def _crash(self, number: int) -> tuple[tuple[int, int], ...]:
         """Where a crash leads: the local afterwards, and the label; empty where it changes nothing."""
-        local = self.locals[number]
-        if local.program is None:
-            return ()
-        ways = self._choose(local.kind, self.kinds[local.kind].crashed(self.kit, local.memory))
-        if [way.local for way in ways] == [number]:
-            return ()
-        return tuple((way.local, self.labels.number(Label("crash", number, way.choice, fault=CRASH))) for way in ways)
+        found = self._crashes.get(number)
+        if found is None:
+            local = self.locals[number]
+            actor = self.kinds[local.kind]
+            resting = local.program is None
+            ways = [] if resting else self._choose(local.kind, actor.crashed(self.kit, local.memory))
+            label = Label("crash", number, fault=Fault.CRASH)
+            found = tuple((way.local, self.labels.number(replace(label, choice=way.choice))) for way in ways)
+            found = self._crashes[number] = () if [way.local for way in ways] == [number] else found
+        return found
 
     def _outcomes(
         self, side: int, local: Local, made: Made | None, label: Label, ways: list[Way]
@@ -373,61 +369,61 @@ class Model:
         assert local.request is not None
         found = []
         for way in ways:
-            number = self.labels.number(replace(label, choice=way.choice) if way.choice else label)
-            after, wrong = side, NOTHING_WRONG
-            if made is not None and not made.forgotten:
-                after, wrong = self._judge(side, self._move(side, made, local.request, local, ended=way.ended), made)
-            found.append(Outcome(after, way.local, number, wrong))
+            number = self.labels.number(replace(label, choice=way.choice))
+            if made is None or made.forgotten:
+                found.append(Outcome(side, way.local, number))
+            else:
+                move = self._move(side, made, local.request, local, ended=way.ended)
+                after, wrong = self._judge(side, move, made)
+                found.append(Outcome(after, way.local, number, wrong))
         return tuple(found)
 
-    def outside(self, side: int) -> tuple[Outside, ...]:
-        """What may happen without any actor: time, and the faults of the server and the wire."""
-        sides, faults = self.sides, self.world.faults
+    def outside(self, side: int, fault: Fault | None = None) -> tuple[Outcome, ...]:
+        """What may happen without any actor: time passes, or one of the faults that are not theirs."""
+        sides = self.sides
         keyspace, cache, facts = sides.sides[side]
-        found: list[Outside] = []
-        for number in sides.keyspaces[keyspace]:
-            part = sides.parts[number]
-            for name, kind in (("active", "lapse"), ("schedule", "due")):
-                for id in (id for id, score in part.members(name).items() if score == FUTURE):
-                    later = sides.replaced(keyspace, number, sides.part(moved(part, name, id, PAST)))
-                    after = sides.number(later, cache, facts)
-                    label = Label(kind, what=id, queue=part.queue, id=id)
-                    holder = (part.queue, id, _token(part, id)) if kind == "lapse" else None
-                    found.append(Outside(after, self.labels.number(label), holder=holder))
-                    if holder is not None:
-                        costly = self.labels.number(replace(label, fault=LAPSE))
-                        found.append(Outside(after, costly, fault=LAPSE, holder=holder))
-        for entry in trimmed(sides.facts[facts]) if faults.redeliveries else ():
-            if (call := _delivery(entry)) is not None:
-                told = entry.decode("utf-8", "replace")
-                found.append(self._outside_call(side, Label("re-delivery", what=told, fault=REDELIVERY), call))
-        for poison in faults.poison if faults.poisons else ():
-            if (call := _poisoning(poison, sides.view(keyspace))) is not None:
-                self.witnesses.add("a poison appeared")
-                found.append(self._outside_call(side, Label("poison", what=poison.what, fault=POISON), call))
-        if faults.script_flushes:
+        found: list[Outcome] = []
+        if fault in (None, Fault.LAPSE):
+            for number in sides.keyspaces[keyspace]:
+                part = sides.parts[number]
+                for name, kind in (("active", "lapse"), ("schedule", "due")):
+                    for id in (id for id, score in part.members(name).items() if score == FUTURE):
+                        holder = (part.queue, id, _token(part, id)) if kind == "lapse" else None
+                        if holder is None and fault is not None:
+                            continue
+                        later = sides.replaced(keyspace, number, sides.part(moved(part, name, id, PAST)))
+                        label = self.labels.number(Label(kind, what=id, queue=part.queue, id=id, fault=fault))
+                        found.append(Outcome(sides.number(later, cache, facts), -1, label, holder=holder))
+        elif fault is Fault.REDELIVERY:
+            for entry in trimmed(sides.facts[facts]):
+                if (call := _delivery(entry)) is not None:
+                    told = entry.decode("utf-8", "replace")
+                    found.append(self._outside_call(side, Label("re-delivery", what=told, fault=fault), call))
+        elif fault is Fault.POISON:
+            for poison in self.world.faults.poison:
+                if (call := _poisoning(poison, sides.view(keyspace))) is not None:
+                    self.witnesses.add("a poison appeared")
+                    found.append(self._outside_call(side, Label("poison", what=poison.what, fault=fault), call))
+        elif fault is Fault.SCRIPT_FLUSH:
             everything = sides.caches.number(frozenset(script.name for script in self.bench.server.scripts))
             if cache != everything:
-                flushed = self.labels.number(Label("script flush", fault=SCRIPT_FLUSH))
-                found.append(Outside(sides.number(keyspace, everything, facts), flushed, fault=SCRIPT_FLUSH))
+                label = self.labels.number(Label("script flush", fault=fault))
+                found.append(Outcome(sides.number(keyspace, everything, facts), -1, label))
         return tuple(found)
 
-    def _outside_call(self, side: int, label: Label, call: Call[Any]) -> Outside:
+    def _outside_call(self, side: int, label: Label, call: Call[Any]) -> Outcome:
         request = self._request((call,))
         made = self._effect(side, request)
         after, wrong = self._judge(side, self._move(side, made, request, None, label.kind), made)
-        return Outside(after, self.labels.number(replace(label, request=request)), wrong, label.fault)
+        return Outcome(after, -1, self.labels.number(replace(label, request=request)), wrong)
 
     # --- moves that are known already -------------------------------------------------------------------------------
 
     def follow(self, side: int, number: int) -> tuple[int, int]:
         """Where a move from a world-side leads: the world-side, and the local of whoever moved (-1: nobody did)."""
         label = self.labels[number]
-        if label.local < 0:
-            return next(after.side for after in self.outside(side) if after.label == number), -1
-        if label.kind == "crash":
-            return side, next(after for after, found in self.crash(label.local) if found == number)
-        outcomes = self.step(side, label.local) if label.kind == "call" else self.lose(side, label.local)
+        acts = label.local >= 0
+        outcomes = self.moves(side, label.local, label.fault) if acts else self.outside(side, label.fault)
         return next((outcome.side, outcome.local) for outcome in outcomes if outcome.label == number)
 
     def moved(self, actor: str, label: Label, before: int, after: int) -> Moved:
@@ -586,6 +582,3 @@ def _poisoning(poison: Poison, view: Keyspace) -> Call[Any] | None:
     if poison.spoil is None or poison.spoil in view.snapshot.keys:
         return None
     return command("SET", [poison.spoil], [b"spoilt"], lambda reply: reply)
-
-
-assert len(WORDS) == 6

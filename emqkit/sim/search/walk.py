@@ -21,7 +21,8 @@ from emqkit.sim.history import History, Moved
 from emqkit.sim.promises import PROMISES, Promise
 from emqkit.sim.search.bench import Bench
 from emqkit.sim.search.interner import Held
-from emqkit.sim.search.model import CRASH, LOST, Label, Model
+from emqkit.sim.search.model import FROM_OUTSIDE, OF_ACTORS, Label, Model, Outcome
+from emqkit.sim.worlds.faults import Fault
 from emqkit.sim.worlds.world import World
 
 __all__ = ["Option", "Replay", "Walker", "walk_along", "wander"]
@@ -85,28 +86,31 @@ class Walker:
 
     def options(self) -> list[Option]:
         """Every move that can be made now, the actors' first."""
-        model, found = self.model, []
-        for slot, local in enumerate(self.places):
-            outcomes = list(model.step(self.side, local))
-            if self.left[LOST]:
-                outcomes += model.lose(self.side, local)
-            found += [self._option(slot, *outcome) for outcome in outcomes]
-            if self.left[CRASH]:
-                found += [self._option(slot, self.side, after, label) for after, label in model.crash(local)]
-        held = _held(model, self.places)
+        found = [
+            self._option(slot, outcome)
+            for slot, local in enumerate(self.places)
+            for fault in self._faults(OF_ACTORS)
+            for outcome in self.model.moves(self.side, local, fault)
+        ]
+        held = _held(self.model, self.places)
         found += [
-            self._option(-1, happening.side, -1, happening.label, happening.wrong)
-            for happening in model.outside(self.side)
-            if (happening.fault is None or self.left[happening.fault]) and happening.possible(held)
+            self._option(-1, outcome)
+            for fault in self._faults(FROM_OUTSIDE)
+            for outcome in self.model.outside(self.side, fault)
+            if outcome.possible(held, fault)
         ]
         return found
 
-    def _option(self, slot: int, side: int, local: int, label: int, wrong: tuple[int, ...] = ()) -> Option:
-        sides = self.model.sides
-        broken = (sides.violations[violation] for violation in (*wrong, *sides.wrong.get(side, ())))
+    def _faults(self, among: tuple[Fault, ...]) -> list[Fault | None]:
+        """No fault, and those of these that there is still a budget for."""
+        return [None, *(fault for fault in among if self.left[fault])]
+
+    def _option(self, slot: int, outcome: Outcome) -> Option:
+        sides, side = self.model.sides, outcome.side
+        broken = (sides.violations[violation] for violation in (*outcome.wrong, *sides.wrong.get(side, ())))
         said = tuple((self.promises[promise].name, says) for promise, says in broken)
         name = self.world.names[slot] if slot >= 0 else ""
-        return Option(name, self.model.labels[label], slot, side, local, said)
+        return Option(name, self.model.labels[outcome.label], slot, side, outcome.local, said)
 
     def take(self, option: Option) -> Moved:
         """Make a move that `options` offered."""
@@ -205,16 +209,12 @@ def _at_the_end(walker: Walker, promise: str) -> str:
             return ""
         says = says or broken
         following = [
-            (after, (*places[:slot], local, *places[slot + 1 :]))
+            (outcome.side, (*places[:slot], outcome.local, *places[slot + 1 :]))
             for slot, place in enumerate(places)
-            for after, local, _, _ in model.step(side, place)
+            for outcome in model.moves(side, place)
         ]
         held = _held(model, places)
-        following += [
-            (happening.side, places)
-            for happening in model.outside(side)
-            if happening.fault is None and happening.possible(held)
-        ]
+        following += [(outcome.side, places) for outcome in model.outside(side) if outcome.possible(held, None)]
         for state in following:
             if state not in met:
                 met.add(state)

@@ -18,10 +18,31 @@ An operation is a row of calls, so a Pump's pass over one entry has these gaps:
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from enum import IntEnum
 
 from emqkit.errors import BadArgument
 
-__all__ = ["WORDS", "Faults", "Poison"]
+__all__ = ["BUDGETS", "Fault", "Faults", "Poison"]
+
+
+class Fault(IntEnum):
+    """One kind of fault, by its place in a budget; `word` and `plural` are what sentences call it."""
+
+    word: str
+    plural: str
+
+    def __new__(cls, word: str, plural: str) -> Fault:
+        fault = int.__new__(cls, len(cls.__members__))
+        fault._value_ = len(cls.__members__)
+        fault.word, fault.plural = word, plural
+        return fault
+
+    CRASH = "crash", "crashes"
+    LOST_REPLY = "lost reply", "lost replies"
+    LAPSE = "lapse", "lapses"
+    REDELIVERY = "re-delivery", "re-deliveries"
+    POISON = "poison", "poisons"
+    SCRIPT_FLUSH = "script flush", "script flushes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,30 +93,14 @@ class Faults:
                 raise BadArgument(field.name, value, "is not a whole number from 0 to 15")
 
     @property
-    def budget(self) -> tuple[int, int, int, int, int, int]:
-        """The budgets, in order of their attributes."""
-        return (
-            self.crashes,
-            self.lost_replies,
-            self.lapses,
-            self.redeliveries,
-            self.poisons,
-            self.script_flushes,
-        )
+    def budget(self) -> tuple[int, ...]:
+        """How often each `Fault` may happen, by its place."""
+        return tuple(getattr(self, name) for name in BUDGETS)
 
     def __str__(self) -> str:
-        counted = [(n, word) for n, word in zip(self.budget, WORDS, strict=True) if n]
-        return ", ".join(f"{n} {word if n == 1 else _PLURALS[word]}" for n, word in counted) or "none"
+        counted = [(n, fault) for n, fault in zip(self.budget, Fault, strict=True) if n]
+        return ", ".join(f"{n} {fault.word if n == 1 else fault.plural}" for n, fault in counted) or "none"
 
 
-WORDS = ("crash", "lost reply", "lapse", "re-delivery", "poison", "script flush")
-"""The faults in the order of `Faults.budget`, as sentences call them."""
-
-_PLURALS = {
-    "crash": "crashes",
-    "lost reply": "lost replies",
-    "lapse": "lapses",
-    "re-delivery": "re-deliveries",
-    "poison": "poisons",
-    "script flush": "script flushes",
-}
+BUDGETS = tuple(field.name for field in fields(Faults))[: len(Fault)]
+"""The budgets by name, in order of their faults."""
