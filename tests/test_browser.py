@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from lab import Lab
+    from lab import Lab, Player
+    from playwright.sync_api import Page
 
 FIRST_NOTEBOOK = "01_same_queue_flow.ipynb"
 
 
-@pytest.fixture
-def pages(lab: Lab) -> Iterator[Lab]:
-    """The session's JupyterLab; whatever a test opens in it is closed again."""
+@pytest.fixture(scope="module")
+def opened(lab: Lab) -> Iterator[Page]:
+    """The first notebook with a player, all cells run; what it asked for on the way is in `lab.outside`."""
+    from lab import run_all
+
     lab.outside.clear()
-    yield lab
+    page = lab.open(FIRST_NOTEBOOK)
+    run_all(page)
+    yield page
     lab.close_pages()
 
 
-def test_the_player_is_stepped_by_keyboard_and_says_each_step(pages: Lab, tmp_path: Path) -> None:
-    from lab import player, run_all
+@pytest.fixture
+def first(opened: Page) -> Player:
+    """Its first player, at the start."""
+    from lab import player
 
-    page = pages.open(FIRST_NOTEBOOK)
-    run_all(page)
-    first = player(page)
+    found = player(opened)
+    found.press("Home")
+    return found
+
+
+def test_the_player_is_stepped_by_keyboard_and_says_each_step(first: Player) -> None:
     start, board = first.says(), first.draws()
     assert start
 
@@ -40,15 +49,11 @@ def test_the_player_is_stepped_by_keyboard_and_says_each_step(pages: Lab, tmp_pa
     assert last not in ("", start)
     assert first.draws() != board
     assert first.press_and_listen("Home") == start
-    page.screenshot(path=tmp_path / "player.png")
 
 
-def test_the_players_buttons_have_names_and_do_what_the_keys_do(pages: Lab) -> None:
-    from lab import expect, player, run_all
+def test_the_players_buttons_have_names_and_do_what_the_keys_do(first: Player) -> None:
+    from lab import expect
 
-    page = pages.open(FIRST_NOTEBOOK)
-    run_all(page)
-    first = player(page)
     for name in ("First", "Back", "Play", "Forward", "Last"):
         expect(first.root.get_by_role("button", name=name, exact=True)).to_have_count(1)
     start = first.says()
@@ -60,23 +65,13 @@ def test_the_players_buttons_have_names_and_do_what_the_keys_do(pages: Lab) -> N
     expect(first.status).to_have_text(start)
 
 
-def test_keys_pressed_in_the_player_do_not_edit_the_notebook(pages: Lab) -> None:
-    from lab import player, run_all
-
-    page = pages.open(FIRST_NOTEBOOK)
-    run_all(page)
-    first = player(page)
+def test_keys_pressed_in_the_player_do_not_edit_the_notebook(opened: Page, first: Player) -> None:
     count = "() => window.jupyterapp.shell.currentWidget.content.widgets.length"
-    before = page.evaluate(count)
+    before = opened.evaluate(count)
     for key in ("a", "b", "x", "d", "d"):
         first.press(key)
-    assert page.evaluate(count) == before
+    assert opened.evaluate(count) == before
 
 
-def test_a_notebook_asks_nothing_of_the_outside(pages: Lab) -> None:
-    from lab import player, run_all
-
-    page = pages.open(FIRST_NOTEBOOK)
-    run_all(page)
-    player(page)
-    assert pages.outside == []
+def test_a_notebook_asks_nothing_of_the_outside(opened: Page, first: Player, lab: Lab) -> None:
+    assert lab.outside == []
