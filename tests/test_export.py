@@ -62,6 +62,5 @@ def test_an_exported_notebook_reads_without_a_network(notebook: Path, theme: str
             was = start.evaluate("details => details.open")
             start.locator("> summary").click()
             assert start.evaluate("details => details.open") is not was
-        page.screenshot(path=tmp_path / f"{notebook.stem}-{theme}.png", full_page=True)
     finally:
         page.close()
