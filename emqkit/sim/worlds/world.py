@@ -13,6 +13,7 @@ from emqkit.flows import Child, Flow
 from emqkit.ids import Minter
 from emqkit.sim.worlds.actors import Actor, Kit
 from emqkit.sim.worlds.faults import Faults
+from emqkit.sim.worlds.witness import check
 from emqkit.transitions import Policy
 from emqkit.wire import Program
 from emqkit.words.names import Names
@@ -78,7 +79,7 @@ class World:
         landed: whether the flows are there from the start; if not, a `Producer` lands them.
         setup: more that is there from the start: a function from the kit to programs, run in order before exploring.
         about: names of the promises this world is there to try; None for all that concern it.
-        witnesses: what must really have happened somewhere for any promise to hold here.
+        witnesses: what must really have happened somewhere for any promise to hold here; see `worlds.witness`.
         summary: one sentence for the catalogue.
     """
 
@@ -91,6 +92,10 @@ class World:
     about: tuple[str, ...] | None = None
     witnesses: tuple[str, ...] = ()
     summary: str = ""
+
+    def __post_init__(self) -> None:
+        for need in self.witnesses:
+            check(need)
 
     def with_faults(self, **budgets: int | None) -> World:
         """The same world with some budgets changed; None leaves one as it is."""
