@@ -7,15 +7,16 @@ A clause looks at one of four things:
 * a move: one call with its reply, the keyspace before and after, and what was remembered before;
 * an end: where nothing more can change, whoever goes on trying (a bottom component of the graph of fault-free moves).
 
-    @of_move("claimed when whole", Witness.PARENT_CLAIMED, required=True)
-    def claimed_when_whole(world: World, move: Move, facts: Facts) -> Iterator[str]: ...
+    @of_move("a claim of a parent", Witness.PARENT_CLAIMED, on="claims", required=True)
+    def claimed_whole(world: World, move: Move, facts: Facts) -> Iterator[str]: ...
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cached_property
+from typing import Literal
 
 from emqkit.keyspace import Keyspace, Part
 from emqkit.scripts import ScriptSet
@@ -27,6 +28,9 @@ from emqkit.sim.worlds.world import World
 __all__ = ["Clause", "Promise", "always", "of_end", "of_move", "of_part", "of_state", "with_flows"]
 
 What = Literal["part", "state", "move", "end"]
+On = Literal[
+    "answers", "claims", "settles", "deliveries", "reported", "extensions", "landed", "fatal", "changed", "ended"
+]
 OfPart = Callable[[World, Part], Iterator[str]]
 OfState = Callable[[World, Keyspace, Facts], Iterator[str]]
 OfMove = Callable[[World, Move, Facts], Iterator[str]]
@@ -53,38 +57,40 @@ class Clause:
         looks_at: which of the four things.
         check: from the world and that thing to the sentences that say how it is broken.
         concerns: None when a world can try it; else why not.
-        ends: of a clause about ends, None when ends can be judged in a world; else why not.
         required: whether the promise is not said to hold where this clause could have been tried and was not.
+        on: of a clause about moves, which of their `Events` it looks at; it is not asked of a move that has none.
+        ends: of a clause about ends, None when ends can be judged in a world; else why not.
     """
 
     name: str
     witness: Witness
     looks_at: What
     check: Callable[..., Iterator[str]]
-    concerns: Concerns = with_flows
+    concerns: Concerns
+    required: bool
+    on: On = "changed"
     ends: Concerns = always
-    required: bool = False
 
 
 def of_part(
     name: str, witness: Witness, *, concerns: Concerns = with_flows, required: bool = False
 ) -> Callable[[OfPart], Clause]:
-    """Make a clause of a function of the world and one queue's contents."""
-    return lambda check: Clause(name, witness, "part", check, concerns, required=required)
+    """Make a clause of a function of the world and one queue's contents; the arguments are those of `Clause`."""
+    return lambda check: Clause(name, witness, "part", check, concerns, required)
 
 
 def of_state(
     name: str, witness: Witness, *, concerns: Concerns = with_flows, required: bool = False
 ) -> Callable[[OfState], Clause]:
     """Make a clause of a function of the world, its keyspace and what is remembered."""
-    return lambda check: Clause(name, witness, "state", check, concerns, required=required)
+    return lambda check: Clause(name, witness, "state", check, concerns, required)
 
 
 def of_move(
-    name: str, witness: Witness, *, concerns: Concerns = with_flows, required: bool = False
+    name: str, witness: Witness, *, on: On, concerns: Concerns = with_flows, required: bool = False
 ) -> Callable[[OfMove], Clause]:
     """Make a clause of a function of the world, a move, and what was remembered before it."""
-    return lambda check: Clause(name, witness, "move", check, concerns, required=required)
+    return lambda check: Clause(name, witness, "move", check, concerns, required, on=on)
 
 
 def of_end(
@@ -95,13 +101,8 @@ def of_end(
     ends: Concerns = always,
     required: bool = False,
 ) -> Callable[[OfState], Clause]:
-    """Make a clause of a function of the world, a keyspace from which nothing more can change, and what is remembered.
-
-    Args:
-        name, witness, concerns, required: see `Clause`.
-        ends: None when ends can be judged in a world; else why not.
-    """
-    return lambda check: Clause(name, witness, "end", check, concerns, ends, required)
+    """Make a clause of a function of the world, a keyspace where nothing more can change, and what is remembered."""
+    return lambda check: Clause(name, witness, "end", check, concerns, required, ends=ends)
 
 
 @dataclass(frozen=True)
@@ -127,36 +128,35 @@ class Promise:
     one_is_enough: bool = False
     unstated: str = ""
 
-    def __post_init__(self) -> None:
-        of: dict[str, list[Clause]] = {"part": [], "state": [], "move": [], "end": []}
-        for clause in self.clauses:
-            of[clause.looks_at].append(clause)
-        object.__setattr__(self, "_of", of)
-
-    def _says(self, what: What, *seen: Any) -> Iterator[str]:
-        of: dict[str, list[Clause]] = self.__dict__["_of"]
-        for clause in of[what]:
-            yield from clause.check(*seen)
+    @cached_property
+    def _of(self) -> dict[What, tuple[Clause, ...]]:
+        whats: tuple[What, ...] = ("part", "state", "move", "end")
+        return {what: tuple(clause for clause in self.clauses if clause.looks_at == what) for what in whats}
 
     def looks_at(self, what: What) -> bool:
         """Whether it has something to say of one of the four things."""
-        return any(clause.looks_at == what for clause in self.clauses)
+        return bool(self._of[what])
 
     def part(self, world: World, part: Part) -> Iterator[str]:
         """How one queue's contents break it."""
-        return self._says("part", world, part)
+        for clause in self._of["part"]:
+            yield from clause.check(world, part)
 
     def state(self, world: World, keyspace: Keyspace, facts: Facts) -> Iterator[str]:
         """How a state breaks it."""
-        return self._says("state", world, keyspace, facts)
+        for clause in self._of["state"]:
+            yield from clause.check(world, keyspace, facts)
 
     def move(self, world: World, move: Move, facts: Facts) -> Iterator[str]:
         """How a move breaks it; `facts` are those of before."""
-        return self._says("move", world, move, facts)
+        for clause in self._of["move"]:
+            if getattr(move.did, clause.on):
+                yield from clause.check(world, move, facts)
 
     def end(self, world: World, keyspace: Keyspace, facts: Facts) -> Iterator[str]:
         """How a state, from which nothing more can change, breaks it."""
-        return self._says("end", world, keyspace, facts)
+        for clause in self._of["end"]:
+            yield from clause.check(world, keyspace, facts)
 
     def concerns(self, world: World) -> str | None:
         """None when this world can try some clause of it; else why not."""
@@ -172,7 +172,7 @@ class Promise:
         required = [clause for clause in self.clauses if clause.required]
         if self.one_is_enough:
             return (OR.join(dict.fromkeys(clause.witness for clause in required)),)
-        return tuple(dict.fromkeys(str(clause.witness) for clause in required if clause.concerns(world) is None))
+        return tuple(dict.fromkeys(clause.witness for clause in required if clause.concerns(world) is None))
 
     def untried(self, world: World) -> tuple[str, ...]:
         """The required clauses that nothing in this world can try: `holds` is not said of them."""

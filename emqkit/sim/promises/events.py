@@ -7,9 +7,9 @@ after. A script is known by its file's name; one whose header lacks a name that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from typing import Any
 
 from emqkit import keys
@@ -26,10 +26,11 @@ __all__ = [
     "SETTLING",
     "Answer",
     "Delivery",
+    "Events",
     "Extension",
     "HandedOut",
-    "Landed",
     "Move",
+    "Row",
     "Settle",
     "changed_parents",
     "recorded",
@@ -46,7 +47,6 @@ LANDS = {
 """The scripts that land a job, and what their headers call its id; `enqueue_flow` lands each `child_id` as well."""
 
 SETTLING = frozenset({"complete", "retry"})
-DELIVERING = frozenset({"flow_deliver", "flow_fail_deliver"})
 COUNTING = frozenset({"reap", "promote"})
 """What answers how many it moved: its 0 says that there was nothing to do, not that it refused."""
 
@@ -121,11 +121,46 @@ class Extension:
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
-    """A row that a landing move names, whether or not it wrote it."""
+class Row:
+    """A row that a move names, whether or not it wrote it."""
 
     queue: str
     id: str
+
+
+@dataclass(slots=True)
+class Events:
+    """What a move did.
+
+    Attributes:
+        answers: its script calls.
+        claims: what its claims handed out.
+        settles: the claims it settled.
+        deliveries: the signals it brought to their parents.
+        reported: the children it settled, or whose signal it delivered.
+        extensions: the leases it extended.
+        landed: the rows it names where it lands something.
+        lands: whether it is part of landing something: a landing script, or a command of an operation that adds.
+        fatal: the parents that it applies a death to which fails them (policy `fp`).
+        changed: whether any key is not as it was, metrics among them.
+        ended: the programs that ended with it, and how.
+    """
+
+    answers: list[Answer] = field(default_factory=list)
+    claims: list[HandedOut] = field(default_factory=list)
+    settles: list[Settle] = field(default_factory=list)
+    deliveries: list[Delivery] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
+    extensions: list[Extension] = field(default_factory=list)
+    landed: list[Row] = field(default_factory=list)
+    fatal: list[Row] = field(default_factory=list)
+    lands: bool = False
+    changed: bool = False
+    ended: tuple[tuple[Program[Any], Done[Any]], ...] = ()
+
+    def done_to(self, verb: str) -> Iterator[Row]:
+        """What an operator's script (`reprocess`, `remove_job`) really did something to."""
+        return (Row(one.queue, one.args.text("id")) for one in self.answers if one.verb == verb and one.reply == 1)
 
 
 @dataclass(frozen=True)
@@ -154,115 +189,109 @@ class Move:
     ended: tuple[tuple[Program[Any], Done[Any]], ...] = ()
 
     @property
-    def changed(self) -> bool:
-        """Whether any key is not as it was, metrics among them."""
-        return self.before != self.after or self.metrics
-
-    @property
-    def did(self) -> str:
+    def name(self) -> str:
         """What a sentence calls it: its call, where it is one, else its kind."""
         return self.calls[0][0].verb if len(self.calls) == 1 else self.kind
 
     @cached_property
-    def answers(self) -> tuple[Answer, ...]:
-        """Its script calls."""
-        return tuple(
-            Answer(call.verb, _queue(call), self.scripts.view(call).args, reply)
-            for call, reply in self.calls
-            if call.kind == "script"
-        )
-
-    @cached_property
-    def claims(self) -> tuple[HandedOut, ...]:
-        """What its claims handed out."""
-        return tuple(
-            HandedOut(one.queue, to_text(id), int(attempts))
-            for one in self.answers
-            if one.verb == "claim" and isinstance(one.reply, tuple) and len(one.reply) >= 3
-            for id, attempts in [(one.reply[0], one.reply[2])]
-            if isinstance(id, bytes) and isinstance(attempts, bytes | int)
-        )
-
-    @cached_property
-    def settles(self) -> tuple[Settle, ...]:
-        """The claims it settled."""
-        found = []
-        for one in self.answers:
-            answer = "done" if one.reply == 1 else to_text(one.reply) if isinstance(one.reply, bytes) else ""
-            if one.verb in SETTLING and answer in ("done", "scheduled", "dead"):
-                id, token = one.args.text("id"), one.args["token"]
-                found.append(Settle(one.verb, one.queue, id, int(token) if token.isdigit() else -1, answer))
-        return tuple(found)
-
-    @cached_property
-    def deliveries(self) -> tuple[Delivery, ...]:
-        """The signals it brought to their parents."""
-        return tuple(
-            Delivery(one.verb, one.queue, one.args.text("parent_id"), one.args.text("child_id"), one.reply)
-            for one in self.answers
-            if one.verb in DELIVERING
-        )
-
-    @cached_property
-    def extensions(self) -> tuple[Extension, ...]:
-        """The leases it extended."""
-        found = []
-        for one in self.answers:
-            if one.verb == "extend_lock" and one.reply == 1:
-                found.append(Extension(one.queue, frozenset({one.args.text("id")})))
-            elif one.verb == "extend_locks" and isinstance(one.reply, tuple):
-                asked = frozenset(map(to_text, _rounds(one.args, "id")))
-                found.append(Extension(one.queue, asked - {to_text(id) for id in one.reply if isinstance(id, bytes)}))
-        return tuple(found)
-
-    @cached_property
-    def fatal(self) -> tuple[Landed, ...]:
-        """The parents that it applies a death to which fails them (policy `fp`)."""
-        return tuple(
-            Landed(one.queue, one.args.text("parent_id"))
-            for one in self.answers
-            if (one.verb == "retry" and one.reply == b"dead" and one.args.get("leg") == b"sq:fp")
-            or (one.verb == "flow_fail_deliver" and one.reply == 1 and one.args["policy"] == b"fp")
-        )
-
-    def done_to(self, verb: str) -> Iterator[tuple[str, str]]:
-        """What an operator's script (`reprocess`, `remove_job`) really did: queue and id."""
-        return ((one.queue, one.args.text("id")) for one in self.answers if one.verb == verb and one.reply == 1)
-
-    @cached_property
-    def lands(self) -> bool:
-        """Whether it is part of landing something: a landing script, or a command of an operation that adds."""
-        if any(one.verb in LANDS for one in self.answers):
-            return True
+    def did(self) -> Events:
+        """What it did."""
+        did = Events(changed=self.metrics or self.before != self.after, ended=self.ended)
+        for call, reply in self.calls:
+            if call.kind == "script":
+                one = Answer(call.verb, _queue(call.keys), self.scripts.view(call).args, reply)
+                did.answers.append(one)
+                for read in _READ.get(call.verb, ()):
+                    read(did, one)
         adds = self.program is not None and self.program.function.__name__ in ("add", "add_bulk")
-        return adds and not self.answers
-
-    @cached_property
-    def landed(self) -> tuple[Landed, ...]:
-        """The rows it names where it lands something."""
-        if not self.lands:
-            return ()
-        found = []
-        for one in self.answers:
-            if one.verb in LANDS:
-                found.append(Landed(one.queue, one.args.text(LANDS[one.verb])))
-            if one.verb == "enqueue_flow":
-                found += [Landed(one.queue, to_text(id)) for id in _rounds(one.args, "child_id")]
-        for call, _ in self.calls:
-            if call.kind == "command":
-                named = filter(None, map(keys.parse, call.keys))
-                found += [Landed(key.queue, key.id) for key in named if key.id is not None and key.name == "row"]
-        return tuple(found)
+        if did.lands or (adds and not did.answers):
+            did.lands = True
+            did.landed += [row for call, _ in self.calls if call.kind == "command" for row in _rows(call.keys)]
+        return did
 
 
-def _queue(call: Call[Any]) -> str:
+@lru_cache(maxsize=1 << 14)
+def _queue(named: tuple[bytes, ...]) -> str:
     """Whose keys a call takes. They all share a slot, so any of them says it."""
-    return next((key.queue for key in map(keys.parse, call.keys) if key is not None), "")
+    return next((key.queue for key in map(keys.parse, named) if key is not None), "")
+
+
+@lru_cache(maxsize=1 << 14)
+def _rows(named: tuple[bytes, ...]) -> tuple[Row, ...]:
+    """The rows among a command's keys."""
+    found = [key for key in map(keys.parse, named) if key is not None]
+    return tuple(Row(key.queue, key.id) for key in found if key.id is not None and key.name == "row")
+
+
+# --- one script each --------------------------------------------------------------------------------------------------
+
+
+def _claim(did: Events, one: Answer) -> None:
+    if isinstance(one.reply, tuple) and len(one.reply) >= 3:
+        id, _, attempts = one.reply[:3]
+        if isinstance(id, bytes) and isinstance(attempts, bytes | int):
+            did.claims.append(HandedOut(one.queue, to_text(id), int(attempts)))
+
+
+def _settle(did: Events, one: Answer) -> None:
+    answer = "done" if one.reply == 1 else to_text(one.reply) if isinstance(one.reply, bytes) else ""
+    if answer in ("done", "scheduled", "dead"):
+        id, token = one.args.text("id"), one.args["token"]
+        did.settles.append(Settle(one.verb, one.queue, id, int(token) if token.isdigit() else -1, answer))
+        did.reported.append(id)
+
+
+def _death(did: Events, one: Answer) -> None:
+    fails = one.reply == b"dead" and one.args.get("leg") == b"sq:fp"
+    if fails or (one.verb == "flow_fail_deliver" and one.reply == 1 and one.args["policy"] == b"fp"):
+        did.fatal.append(Row(one.queue, one.args.text("parent_id")))
+
+
+def _delivery(did: Events, one: Answer) -> None:
+    parent, child = one.args.text("parent_id"), one.args.text("child_id")
+    did.deliveries.append(Delivery(one.verb, one.queue, parent, child, one.reply))
+    if one.reply == 1:
+        did.reported.append(child)
+
+
+def _extension(did: Events, one: Answer) -> None:
+    if one.reply == 1:
+        did.extensions.append(Extension(one.queue, frozenset({one.args.text("id")})))
+
+
+def _extensions(did: Events, one: Answer) -> None:
+    if isinstance(one.reply, tuple):
+        not_extended = {id for id in one.reply if isinstance(id, bytes)}
+        ids = frozenset(to_text(id) for id in _rounds(one.args, "id") if id not in not_extended)
+        did.extensions.append(Extension(one.queue, ids))
+
+
+def _landing(did: Events, one: Answer) -> None:
+    did.lands = True
+    did.landed.append(Row(one.queue, one.args.text(LANDS[one.verb])))
+
+
+def _landing_children(did: Events, one: Answer) -> None:
+    did.landed += [Row(one.queue, to_text(id)) for id in _rounds(one.args, "child_id")]
 
 
 def _rounds(args: Named, name: str) -> tuple[bytes, ...]:
     """The values of a repeated name, which the header must have."""
     return args.all(name) if name in args.declared else (args[name],)
+
+
+_READ: Mapping[str, tuple[Callable[[Events, Answer], None], ...]] = {
+    **dict.fromkeys(LANDS, (_landing,)),
+    "enqueue_flow": (_landing, _landing_children),
+    "claim": (_claim,),
+    "complete": (_settle,),
+    "retry": (_settle, _death),
+    "flow_deliver": (_delivery,),
+    "flow_fail_deliver": (_delivery, _death),
+    "extend_lock": (_extension,),
+    "extend_locks": (_extensions,),
+}
+"""How each script's calls are read."""
 
 
 # --- parents ----------------------------------------------------------------------------------------------------------

@@ -149,10 +149,10 @@ def remember(world: World, move: Move, facts: Facts, *, trims: bool) -> Facts:
         trims: whether trimmed entries are to be remembered, for re-delivery.
     """
     new = set(facts)
-    for claim in move.claims:
+    for claim in move.did.claims:
         new = {fact for fact in new if not (isinstance(fact, Token | Settled) and fact.id == claim.id)}
         new.add(Token(claim.id, claim.token))
-    for settle in move.settles:
+    for settle in move.did.settles:
         new.add(Settled(settle.id, settle.token, settle.verb))
         link = world.links.get(settle.id)
         if link is not None and move.before[link.parent_queue].row(link.parent_id) is not None:
@@ -162,7 +162,7 @@ def remember(world: World, move: Move, facts: Facts, *, trims: bool) -> Facts:
                 new.add(completed)
             elif settle.answer == "dead" and completed not in new:
                 new.add(dead)
-    for delivery in move.deliveries:
+    for delivery in move.did.deliveries:
         unheard = Unheard(delivery.child, delivery.parent)
         if isinstance(delivery.reply, ErrorReply):
             new.add(unheard)
@@ -170,17 +170,17 @@ def remember(world: World, move: Move, facts: Facts, *, trims: bool) -> Facts:
             new.discard(unheard)
         if delivery.reply == 1:
             new.add(Delivered(delivery.verb, delivery.child, delivery.parent))
-    for row in move.landed:
+    for row in move.did.landed:
         if move.after[row.queue].row(row.id) is not None:
             new.add(Landed(row.id))
             new.discard(Removed(row.id))
     for program, done in move.ended:
         new.update(_added(world, program, done))
-    new.update(Removed(id) for _, id in move.done_to("remove_job"))
-    for _, id in move.done_to("reprocess"):
-        link = world.links.get(id)
-        if link is not None and recorded(move.before[link.parent_queue], link.parent_id, id):
-            new.add(Revived(id))
+    new.update(Removed(row.id) for row in move.did.done_to("remove_job"))
+    for row in move.did.done_to("reprocess"):
+        link = world.links.get(row.id)
+        if link is not None and recorded(move.before[link.parent_queue], link.parent_id, link.id):
+            new.add(Revived(link.id))
     for owed, before, after in changed_parents(world, move):
         if before.row(owed.id) is not None and after.row(owed.id) is None:
             new.discard(Released(owed.id))

@@ -68,17 +68,17 @@ def _last_token(facts: Facts, id: str) -> int | None:
     return next((fact.number for fact in facts if isinstance(fact, Token) and fact.id == id), None)
 
 
-@of_move("tokens grow", Witness.CLAIMED_AGAIN, concerns=always)
+@of_move("tokens grow", Witness.CLAIMED_AGAIN, on="claims", concerns=always)
 def _tokens_grow(world: World, move: Move, facts: Facts) -> Iterator[str]:
-    for claim in move.claims:
+    for claim in move.did.claims:
         last = _last_token(facts, claim.id)
         if last is not None and claim.token <= last:
             yield f"{world.label(claim.id)} was handed out with token {claim.token} after token {last}"
 
 
-@of_move("the last token settles", Witness.SETTLED, concerns=always, required=True)
+@of_move("the last token settles", Witness.SETTLED, on="settles", concerns=always, required=True)
 def _last_settles(world: World, move: Move, facts: Facts) -> Iterator[str]:
-    for settle in move.settles:
+    for settle in move.did.settles:
         last = _last_token(facts, settle.id)
         if last is not None and settle.token < last:
             yield (
@@ -87,10 +87,10 @@ def _last_settles(world: World, move: Move, facts: Facts) -> Iterator[str]:
             )
 
 
-@of_move("a token settles once", Witness.SETTLED, concerns=always)
+@of_move("a token settles once", Witness.SETTLED, on="settles", concerns=always)
 def _settles_once(world: World, move: Move, facts: Facts) -> Iterator[str]:
     settled = {(fact.id, fact.token) for fact in facts if isinstance(fact, Settled)}
-    for settle in move.settles:
+    for settle in move.did.settles:
         if (settle.id, settle.token) in settled:
             yield f"token {settle.token} of {world.label(settle.id)} was settled twice"
 
@@ -133,24 +133,24 @@ def _extends(world: World) -> str | None:
     return None if extends else "nobody extends a lease in this world"
 
 
-@of_move("the turn", Witness.CLAIMED, concerns=always, required=True)
+@of_move("the turn", Witness.CLAIMED, on="claims", concerns=always, required=True)
 def _turn(world: World, move: Move, facts: Facts) -> Iterator[str]:
-    for claim in move.claims:
+    for claim in move.did.claims:
         pending = move.before[claim.queue].members("pending")
         if pending and claim.id != min(pending):
             yield f"{world.label(claim.id)} was claimed before {world.label(min(pending))}"
 
 
-@of_move("a pause", Witness.PAUSED, concerns=_pauses, required=True)
+@of_move("a pause", Witness.PAUSED, on="claims", concerns=_pauses, required=True)
 def _paused(world: World, move: Move, facts: Facts) -> Iterator[str]:
-    for claim in move.claims:
+    for claim in move.did.claims:
         if move.began_paused and move.before[claim.queue].paused:
             yield f"{world.label(claim.id)} was claimed by a claim that began in a paused {claim.queue}"
 
 
-@of_move("reaping", Witness.REAPED, concerns=_reaps, required=True)
+@of_move("reaping", Witness.REAPED, on="answers", concerns=_reaps, required=True)
 def _live_lease(world: World, move: Move, facts: Facts) -> Iterator[str]:
-    for one in move.answers:
+    for one in move.did.answers:
         if one.verb == "reap":
             left = move.after[one.queue].members("active")
             for id, score in move.before[one.queue].members("active").items():
@@ -158,9 +158,9 @@ def _live_lease(world: World, move: Move, facts: Facts) -> Iterator[str]:
                     yield f"the live lease of {world.label(id)} was reaped"
 
 
-@of_move("an extension", Witness.EXTENDED, concerns=_extends, required=True)
+@of_move("an extension", Witness.EXTENDED, on="extensions", concerns=_extends, required=True)
 def _extends_active(world: World, move: Move, facts: Facts) -> Iterator[str]:
-    for extension in move.extensions:
+    for extension in move.did.extensions:
         before = move.before[extension.queue]
         for id in sorted(extension.ids):
             if id not in before.members("active"):
@@ -168,9 +168,9 @@ def _extends_active(world: World, move: Move, facts: Facts) -> Iterator[str]:
                 yield f"an extension put {world.label(id)} into active, which was in {places}"
 
 
-@of_move("an extension changes deadlines only", Witness.EXTENDED, concerns=_extends)
+@of_move("an extension changes deadlines only", Witness.EXTENDED, on="extensions", concerns=_extends)
 def _extends_only(world: World, move: Move, facts: Facts) -> Iterator[str]:
-    for extension in move.extensions:
+    for extension in move.did.extensions:
         active = keys.queue_key(extension.queue, "active")
         old, new = (dict(keyspace[extension.queue].snapshot.entries) for keyspace in (move.before, move.after))
         old.pop(active, None)
@@ -179,9 +179,9 @@ def _extends_only(world: World, move: Move, facts: Facts) -> Iterator[str]:
             yield "an extension changed more than deadlines"
 
 
-@of_move("an extension of one lease is of no other", Witness.EXTENDED, concerns=_extends)
+@of_move("an extension of one lease is of no other", Witness.EXTENDED, on="extensions", concerns=_extends)
 def _extends_asked(world: World, move: Move, facts: Facts) -> Iterator[str]:
-    for extension in move.extensions:
+    for extension in move.did.extensions:
         after = move.after[extension.queue].members("active")
         for id, score in move.before[extension.queue].members("active").items():
             if id not in extension.ids and after.get(id) != score:
@@ -208,20 +208,20 @@ def _reprocesses(world: World) -> str | None:
     return None if again else "nobody reprocesses a job in this world"
 
 
-@of_move("what is removed is gone", Witness.REMOVED, concerns=_removes, required=True)
+@of_move("what is removed is gone", Witness.REMOVED, on="answers", concerns=_removes, required=True)
 def _is_gone(world: World, move: Move, facts: Facts) -> Iterator[str]:
-    for queue, id in move.done_to("remove_job"):
-        if id in move.after[queue].ids:
-            yield f"{world.label(id)} was removed and is still there"
+    for row in move.did.done_to("remove_job"):
+        if row.id in move.after[row.queue].ids:
+            yield f"{world.label(row.id)} was removed and is still there"
 
 
-@of_move("what is removed stays away", Witness.REMOVED, concerns=_removes)
+@of_move("what is removed stays away", Witness.REMOVED, on="changed", concerns=_removes)
 def _stays_away(world: World, move: Move, facts: Facts) -> Iterator[str]:
-    removed = () if move.lands else sorted(fact.id for fact in facts if isinstance(fact, Removed))
+    removed = () if move.did.lands else sorted(fact.id for fact in facts if isinstance(fact, Removed))
     for id in removed:
         queue = _home(world, id)
         if queue is not None and id not in move.before[queue].ids and id in move.after[queue].ids:
-            yield f"{move.did} brought {world.label(id)} back, which an operator removed"
+            yield f"{move.name} brought {world.label(id)} back, which an operator removed"
 
 
 def _home(world: World, id: str) -> str | None:
@@ -233,13 +233,12 @@ def _home(world: World, id: str) -> str | None:
 
 def _ran_again(world: World, move: Move, facts: Facts) -> Iterator[Link]:
     """The children that a move settles, or whose signal it delivers, although their outcome was recorded before."""
-    heard = {delivery.child for delivery in move.deliveries if delivery.reply == 1}
-    for child in sorted(heard | {settle.id for settle in move.settles}):
+    for child in move.did.reported:
         if Revived(child) in facts and child in world.links:
             yield world.links[child]
 
 
-@of_move("a child run again is not counted", Witness.REPROCESSED, concerns=_reprocesses, required=True)
+@of_move("a child run again is not counted", Witness.REPROCESSED, on="reported", concerns=_reprocesses, required=True)
 def _not_counted(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for link in _ran_again(world, move, facts):
         before, after = (k[link.parent_queue].counter(link.parent_id) for k in (move.before, move.after))
@@ -250,7 +249,7 @@ def _not_counted(world: World, move: Move, facts: Facts) -> Iterator[str]:
             )
 
 
-@of_move("a child run again moves no parent", Witness.REPROCESSED, concerns=_reprocesses)
+@of_move("a child run again moves no parent", Witness.REPROCESSED, on="reported", concerns=_reprocesses)
 def _not_moved(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for link in _ran_again(world, move, facts):
         before, after = (k[link.parent_queue].places(link.parent_id) for k in (move.before, move.after))

@@ -26,7 +26,7 @@ def _lands_in_one_step(world: World) -> str | None:
     return None if world.lands_later else "no flow lands while this world runs"
 
 
-@of_move("a flow lands whole", Witness.LANDED, concerns=_lands_in_one_step, required=True)
+@of_move("a flow lands whole", Witness.LANDED, on="changed", concerns=_lands_in_one_step, required=True)
 def _whole(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for owed, before, after in changed_parents(world, move):
         ids = (owed.id, *(link.id for link in owed.links))
@@ -69,9 +69,9 @@ def _pumped(world: World) -> str | None:
     return None if pumps or not world.faults.poisons else "there is no Pump in this world"
 
 
-@of_move("another flow is left alone", Witness.NOT_LANDED, concerns=_lands_beside_another, required=True)
+@of_move("another flow is left alone", Witness.NOT_LANDED, on="landed", concerns=_lands_beside_another, required=True)
 def _others(world: World, move: Move, facts: Facts) -> Iterator[str]:
-    rows = [row.id for row in move.landed if row.id in world.flow_of]
+    rows = [row.id for row in move.did.landed if row.id in world.flow_of]
     if not rows:
         return
     own = frozenset.intersection(*(world.flow_of[id] for id in rows))
@@ -82,14 +82,14 @@ def _others(world: World, move: Move, facts: Facts) -> Iterator[str]:
                 yield f"landing {world.label(rows[0])} changed {world.label(id)}, of another flow"
 
 
-@of_move("poison is kept", Witness.POISONED, concerns=_poisoned, required=True)
+@of_move("poison is kept", Witness.POISONED, on="changed", concerns=_poisoned, required=True)
 def _poison_kept(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for queue, entry in _dropped(move):
         if isinstance(outbox.decode(entry), Poison):
             yield f"a poison entry of {queue} was dropped"
 
 
-@of_move("what met an error is kept", Witness.UNHEARD, concerns=_poisoned)
+@of_move("what met an error is kept", Witness.UNHEARD, on="changed", concerns=_poisoned)
 def _unheard_kept(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for _, entry in _dropped(move):
         signal = outbox.decode(entry)
@@ -102,9 +102,8 @@ def _unheard_kept(world: World, move: Move, facts: Facts) -> Iterator[str]:
 def _dropped(move: Move) -> Iterator[tuple[str, bytes]]:
     """The outbox entries that a move took out of every list of their queue."""
     for part in move.before.parts:
-        after = move.after[part.queue]
-        for entry in sorted(set(part.entries) - after.kept) if part is not after else ():
-            yield part.queue, entry
+        if part.entries and (after := move.after[part.queue]) is not part:
+            yield from ((part.queue, entry) for entry in sorted(set(part.entries) - after.kept))
 
 
 @of_end("what is behind poison arrives", Witness.POISONED, concerns=_poisoned, ends=_pumped)
@@ -148,19 +147,19 @@ def _delivers_again(world: World) -> str | None:
 
 def _added_again(move: Move, facts: Facts) -> Iterator[tuple[str, Part, Part]]:
     """The ids that a move lands although they were landed before: each with its queue before and after."""
-    for row in move.landed if move.changed else ():
+    for row in move.did.landed if move.did.changed else ():
         if Landed(row.id) in facts and Removed(row.id) not in facts:
             yield row.id, move.before[row.queue], move.after[row.queue]
 
 
-@of_move("an add brings no row back", Witness.LANDED_AGAIN, concerns=_adds_again, required=True)
+@of_move("an add brings no row back", Witness.LANDED_AGAIN, on="landed", concerns=_adds_again, required=True)
 def _row_back(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for id, before, after in _added_again(move, facts):
         if before.row(id) is None and after.row(id) is not None:
             yield f"adding {world.label(id)} again brought back its row, which was gone"
 
 
-@of_move("an add changes no row", Witness.LANDED_AGAIN, concerns=_adds_again)
+@of_move("an add changes no row", Witness.LANDED_AGAIN, on="landed", concerns=_adds_again)
 def _row_changed(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for id, before, after in _added_again(move, facts):
         row = after.row(id) or {}
@@ -168,14 +167,14 @@ def _row_changed(world: World, move: Move, facts: Facts) -> Iterator[str]:
             yield f"adding {world.label(id)} again changed its row"
 
 
-@of_move("an add moves nothing", Witness.LANDED_AGAIN, concerns=_adds_again)
+@of_move("an add moves nothing", Witness.LANDED_AGAIN, on="landed", concerns=_adds_again)
 def _row_moved(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for id, before, after in _added_again(move, facts):
         if before.row(id) is not None and before.places(id) != after.places(id):
             yield f"adding {world.label(id)} again moved it from {before.places(id)} to {after.places(id)}"
 
 
-@of_move("an add changes nothing collected", Witness.LANDED_AGAIN, concerns=_adds_again)
+@of_move("an add changes nothing collected", Witness.LANDED_AGAIN, on="landed", concerns=_adds_again)
 def _collected(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for id, before, after in _added_again(move, facts):
         kept = {name: value for name, value in before.of(id).items() if name != "row"}
@@ -183,9 +182,9 @@ def _collected(world: World, move: Move, facts: Facts) -> Iterator[str]:
             yield f"adding {world.label(id)} again changed what it has collected"
 
 
-@of_move("a settle again", Witness.SETTLED_AGAIN, concerns=_settles_again, required=True)
+@of_move("a settle again", Witness.SETTLED_AGAIN, on="settles", concerns=_settles_again, required=True)
 def _settled_again(world: World, move: Move, facts: Facts) -> Iterator[str]:
-    for settle in move.settles if move.changed else ():
+    for settle in move.did.settles if move.did.changed else ():
         if Settled(settle.id, settle.token, settle.verb) in facts:
             yield (
                 f"{settle.verb} of {world.label(settle.id)} with token {settle.token}, repeated, "
@@ -193,9 +192,9 @@ def _settled_again(world: World, move: Move, facts: Facts) -> Iterator[str]:
             )
 
 
-@of_move("a delivery again", Witness.DELIVERED_AGAIN, concerns=_delivers_again, required=True)
+@of_move("a delivery again", Witness.DELIVERED_AGAIN, on="deliveries", concerns=_delivers_again, required=True)
 def _delivered_again(world: World, move: Move, facts: Facts) -> Iterator[str]:
-    for delivery in move.deliveries if move.changed else ():
+    for delivery in move.did.deliveries if move.did.changed else ():
         if delivery.reply == 1 and Delivered(delivery.verb, delivery.child, delivery.parent) in facts:
             yield f"delivering the entry of {world.label(delivery.child)} again changed something again"
 
@@ -226,15 +225,15 @@ def _asks_in_vain(world: World) -> str | None:
     return "nobody in this world asks for what was done or taken away before"
 
 
-@of_move("a refusal changes nothing", Witness.REFUSED, concerns=_asks_in_vain, required=True)
+@of_move("a refusal changes nothing", Witness.REFUSED, on="answers", concerns=_asks_in_vain, required=True)
 def _refusal(world: World, move: Move, facts: Facts) -> Iterator[str]:
-    if len(move.calls) == 1 and move.changed:
-        for one in move.answers:
+    if len(move.calls) == 1 and move.did.changed:
+        for one in move.did.answers:
             if one.refused:
                 yield f"{one.verb} answered {one.reply!s} and changed something"
 
 
-@of_move("a host refusal sends nothing", Witness.NOT_SENT, concerns=_asks_in_vain)
+@of_move("a host refusal sends nothing", Witness.NOT_SENT, on="ended", concerns=_asks_in_vain)
 def _sent(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for program, done in move.ended:
         if program == move.program and isinstance(done.error, UNSENT):

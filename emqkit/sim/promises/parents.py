@@ -19,9 +19,9 @@ __all__ = ["COUNT", "HELD", "LEFTOVERS", "NO_DROP", "ONCE", "ONE_OUTCOME", "POLI
 # --- P2 ---------------------------------------------------------------------------------------------------------------
 
 
-@of_move("a claim of a parent", Witness.PARENT_CLAIMED, required=True)
+@of_move("a claim of a parent", Witness.PARENT_CLAIMED, on="claims", required=True)
 def _claimed_whole(world: World, move: Move, facts: Facts) -> Iterator[str]:
-    for claim in move.claims:
+    for claim in move.did.claims:
         owed = world.owed.get(claim.id)
         if owed is None or owed.queue != claim.queue:
             continue
@@ -102,7 +102,7 @@ OPENLY = frozenset({*LANDS, "reprocess", "claim", "remove_job"})
 
 def _touched(world: World, move: Move) -> Iterator[tuple[str, Owed, Part, Part]]:
     """The parents whose queue a script changed that was not asked to move them: each with the script's name."""
-    for one in move.answers if len(move.calls) == 1 else ():
+    for one in move.did.answers if move.did.changed and len(move.calls) == 1 else ():
         if one.verb not in OPENLY:
             for owed, before, after in changed_parents(world, move):
                 yield one.verb, owed, before, after
@@ -119,7 +119,7 @@ def _entering(world: World, move: Move) -> Iterator[tuple[str, Owed, str | None,
             yield verb, owed, state, state == "dead" or "dead" in before.places(owed.id)
 
 
-@of_move("the gone stay gone", Witness.FINISHED)
+@of_move("the gone stay gone", Witness.FINISHED, on="answers")
 def _gone(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for verb, owed, before, after in _touched(world, move):
         enters = owed.id in after.members("pending") and owed.id not in before.members("pending")
@@ -128,21 +128,21 @@ def _gone(world: World, move: Move, facts: Facts) -> Iterator[str]:
             yield f"{verb} brought {world.label(owed.id)} back, whose row is gone"
 
 
-@of_move("the dead stay dead", Witness.PARENT_FAILED)
+@of_move("the dead stay dead", Witness.PARENT_FAILED, on="answers")
 def _dead(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for verb, owed, _, dead in _entering(world, move):
         if dead:
             yield f"{verb} brought {world.label(owed.id)} back, which was dead"
 
 
-@of_move("one release a life", Witness.RELEASED, required=True)
+@of_move("one release a life", Witness.RELEASED, on="answers", required=True)
 def _again(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for verb, owed, _, dead in _entering(world, move):
         if not dead and verb not in ("reap", "promote") and Released(owed.id) in facts:
             yield f"{verb} released {world.label(owed.id)} a second time in one life"
 
 
-@of_move("only the held are released", Witness.RELEASED)
+@of_move("only the held are released", Witness.RELEASED, on="answers")
 def _unheld(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for verb, owed, state, dead in _entering(world, move):
         if dead or verb in ("reap", "promote") or Released(owed.id) in facts:
@@ -186,9 +186,9 @@ def _counts(world: World, owed: Owed, part: Part) -> str:
     )
 
 
-@of_move("a death that fails the parent is not counted", Witness.PARENT_FAILED)
+@of_move("a death that fails the parent is not counted", Witness.PARENT_FAILED, on="fatal")
 def _fatal_uncounted(world: World, move: Move, facts: Facts) -> Iterator[str]:
-    for parent in move.fatal:
+    for parent in move.did.fatal:
         before, after = move.before[parent.queue].counter(parent.id), move.after[parent.queue].counter(parent.id)
         if before != after:
             yield f"a death that fails {world.label(parent.id)} moved its counter from {before} to {after}"
@@ -215,7 +215,7 @@ def _one_record(world: World, part: Part) -> Iterator[str]:
             yield f"{world.label(link.id)} is in {' and in '.join(where)} of {world.label(link.parent_id)}"
 
 
-@of_move("a record stays as it is", Witness.RECORDED)
+@of_move("a record stays as it is", Witness.RECORDED, on="changed")
 def _unchanged(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for owed, before, after in changed_parents(world, move):
         over = after.row(owed.id) is None  # with the parent's life, its records may go, not change
@@ -241,7 +241,7 @@ def _may_die(world: World) -> str | None:
 
 def _deaths(world: World, move: Move, facts: Facts) -> Iterator[tuple[Link, Settle]]:
     """The children that a move made dead, unless this death, or another outcome, has done its work already."""
-    for settle in move.settles:
+    for settle in move.did.settles:
         link = world.links.get(settle.id)
         if link is None or settle.answer != "dead" or link.queue != settle.queue:
             continue
@@ -249,7 +249,7 @@ def _deaths(world: World, move: Move, facts: Facts) -> Iterator[tuple[Link, Sett
             yield link, settle
 
 
-@of_move("a death is recorded", Witness.CHILD_DIED, concerns=_may_die, required=True)
+@of_move("a death is recorded", Witness.CHILD_DIED, on="settles", concerns=_may_die, required=True)
 def _death_recorded(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for link, _ in _deaths(world, move, facts):
         where = "unsuccessful" if link.policy == "id" else "failed"
@@ -259,7 +259,7 @@ def _death_recorded(world: World, move: Move, facts: Facts) -> Iterator[str]:
             yield f"{world.label(link.id)} died with policy {link.policy}, and {where} does not know it"
 
 
-@of_move("a death follows its own policy alone", Witness.CHILD_DIED, concerns=_may_die)
+@of_move("a death follows its own policy alone", Witness.CHILD_DIED, on="settles", concerns=_may_die)
 def _not_the_other(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for link, _ in _deaths(world, move, facts):
         other = ("failed" if link.policy == "id" else "unsuccessful",)
@@ -269,7 +269,7 @@ def _not_the_other(world: World, move: Move, facts: Facts) -> Iterator[str]:
                 yield f"{world.label(link.id)} died with policy {link.policy} and was treated as the other one"
 
 
-@of_move("a death is signalled", Witness.CHILD_DIED, concerns=_may_die)
+@of_move("a death is signalled", Witness.CHILD_DIED, on="settles", concerns=_may_die)
 def _death_signalled(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for link, settle in _deaths(world, move, facts):
         # An entry that stood there before says the same: the child died before, in another life of its own.
@@ -280,7 +280,7 @@ def _death_signalled(world: World, move: Move, facts: Facts) -> Iterator[str]:
             yield f"{world.label(link.id)} died and left no signal to {world.label(link.parent_id)}"
 
 
-@of_move("a signal carries the policy", Witness.CHILD_DIED, concerns=_may_die)
+@of_move("a signal carries the policy", Witness.CHILD_DIED, on="changed", concerns=_may_die)
 def _signal_policy(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for entry in _new_entries(world, move, facts):
         signal = outbox.decode(entry)
