@@ -3,7 +3,9 @@
 # make lint          types, style, and which module may import which
 # make coverage      how much of the package the tests run
 # make mutants       whether they notice: faults put into the code, one at a time; about an hour
+# make test-long     the grids of which make test tries a part
 # make test-lowest   the fast tests, with the oldest versions that pyproject.toml allows
+# make hashes        release lua/ as it lies: what is changed there is foreign until then
 # make notebooks     store anew what the notebooks show
 # make verdicts      explore every listed world and write down what holds
 # make bench         side by side with what people use instead
@@ -17,7 +19,7 @@ BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test coverage test-lowest lint notebooks verdicts bench mutants clean
+.PHONY: help lab test coverage test-long test-lowest lint hashes notebooks verdicts bench mutants clean
 
 help:
 	@sed -n '/^#$$/q; s/^# //p' Makefile
@@ -37,6 +39,14 @@ coverage: $(VENV)/installed-test
 # The same tests with the oldest of everything that pyproject.toml allows, in a virtual environment of its own.
 test-lowest: $(VENV)-lowest/installed
 	$(VENV)-lowest/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow" -p no:cacheprovider $(ARGS)
+
+# The grids of which make test tries a part.
+test-long: $(VENV)/installed-test
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m long $(ARGS)
+
+# A script that was changed is foreign, as anybody's is, until it is released.
+hashes: $(VENV)/installed-test
+	$(BIN)/python docs/hashes.py
 
 lint: $(VENV)/installed-test
 	$(BIN)/python -m ruff check .

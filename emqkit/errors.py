@@ -14,6 +14,7 @@ __all__ = [
     "BadHeader",
     "EmqError",
     "FlowNotNative",
+    "ForeignLua",
     "IllFormedId",
     "IllFormedQueue",
     "JobGone",
@@ -24,13 +25,20 @@ __all__ = [
     "Refused",
     "ReplyLost",
     "ScriptArity",
+    "ScriptBroken",
     "ScriptMissing",
+    "ScriptStopped",
     "StaleToken",
     "Stopped",
     "Unreachable",
     "UnsuitableServer",
     "WrongNamespace",
 ]
+
+
+def printable(text: str) -> str:
+    """Text that somebody else wrote, with every character escaped that would steer a terminal, or end a line."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 class EmqError(Exception):
@@ -171,7 +179,7 @@ class Refused(EmqError):
     """The server answered an error that no transition announces."""
 
     def __init__(self, what: str, code: str, text: str) -> None:
-        super().__init__(f"{what} was answered with an error: {code} {text}".rstrip())
+        super().__init__(f"{what} was answered with an error: {printable(f'{code} {text}')}".rstrip())
         self.what = what
         self.code = code
         self.text = text
@@ -238,6 +246,26 @@ class ScriptMissing(EmqError, KeyError):
         return str(self.args[0])  # KeyError would show the message quoted
 
 
+class ScriptBroken(EmqError):
+    """A Lua file is no Lua: a server cannot compile it. `line` counts from 1."""
+
+    def __init__(self, path: str, line: int, why: str) -> None:
+        super().__init__(f"{path}, line {line}: {why}. Nothing was run.")
+        self.path = path
+        self.line = line
+        self.why = why
+
+
+class ForeignLua(EmqError):
+    """Lua that is not the kit's own was to run where it is not closed in; nothing was sent."""
+
+    def __init__(self, scripts: Sequence[str], why: str) -> None:
+        are = "are not the kit's own Lua" if len(scripts) > 1 else "is not the kit's own Lua"
+        super().__init__(f"{', '.join(scripts)} {are} and may run in a sandbox only: {why}. Nothing was sent.")
+        self.scripts = tuple(scripts)
+        self.why = why
+
+
 # --- the connection ------------------------------------------------------------------------------------------------
 
 
@@ -263,6 +291,24 @@ class ReplyLost(EmqError):
         )
         self.url = url
         self.what = what
+
+
+class ScriptStopped(ReplyLost):
+    """Foreign Lua went beyond what a sandbox gives it: time, memory, or the size of an answer.
+
+    Attributes:
+        what: the script, or what else was asked of the sandbox.
+        why: what it did.
+        ended: whether the sandbox ended with it, and all it held.
+    """
+
+    def __init__(self, url: str, what: str, why: str, ended: bool) -> None:
+        end = "The sandbox ended with it, and all it held; open another" if ended else "What it wrote before stays"
+        EmqError.__init__(self, f"{what} was stopped: {why}. {end}.")
+        self.url = url
+        self.what = what
+        self.why = why
+        self.ended = ended
 
 
 class UnsuitableServer(EmqError):

@@ -15,6 +15,7 @@ from emqkit.errors import (
     BadHeader,
     EmqError,
     FlowNotNative,
+    ForeignLua,
     IllFormedId,
     IllFormedQueue,
     JobGone,
@@ -25,7 +26,9 @@ from emqkit.errors import (
     Refused,
     ReplyLost,
     ScriptArity,
+    ScriptBroken,
     ScriptMissing,
+    ScriptStopped,
     StaleToken,
     Stopped,
     Unreachable,
@@ -37,6 +40,21 @@ ID = "JOB0NgWEfAEJfs"
 
 # One of each, the data it must carry, and what its message must hold: the thing, and what to do.
 ONE_OF_EACH: list[tuple[EmqError, dict[str, object], list[str]]] = [
+    (
+        ScriptBroken("mine/claim.lua", 7, "'=' expected near 'x'"),
+        {"path": "mine/claim.lua", "line": 7, "why": "'=' expected near 'x'"},
+        ["mine/claim.lua, line 7: '=' expected", "Nothing was run"],
+    ),
+    (
+        ForeignLua(["claim", "reap"], "a live server is none"),
+        {"scripts": ("claim", "reap"), "why": "a live server is none"},
+        ["claim, reap are not the kit's own Lua", "a sandbox only", "Nothing was sent"],
+    ),
+    (
+        ScriptStopped("the sandbox", "claim", "it was still running after 3 seconds", True),
+        {"what": "claim", "why": "it was still running after 3 seconds", "ended": True},
+        ["claim was stopped: it was still running after 3 seconds", "open another"],
+    ),
     (IllFormedId("JOB", "it is short"), {"id": "JOB", "why": "it is short"}, ["'JOB'", "it is short", "such as JOB"]),
     (IllFormedQueue("", "it is empty"), {"queue": "", "why": "it is empty"}, ["''", "it is empty", "not empty"]),
     (

@@ -48,7 +48,7 @@ from emqkit.jobs import Jobs
 from emqkit.outbox import Failure, encode
 from emqkit.pump import Pump
 from emqkit.scripts import ScriptSet
-from emqkit.servers import Server
+from emqkit.servers import Server, scratch_for
 from emqkit.snapshot import Snapshot
 from emqkit.trace import Trace
 from emqkit.wire import Flush
@@ -773,8 +773,7 @@ def test_a_set_that_declares_policy_tokens_gets_them_in_the_script_and_no_hset_f
         assert old in scripts[name].source
         scripts[name] = type(scripts[name]).parse(scripts[name].source.replace(old, new, 1), scripts[name].path)
     orders, labels = queues("orders"), queues("labels")
-    with flows.server.scratch() as scratch:
-        scratch.scripts = ScriptSet("taking", scripts)
+    with scratch_for(flows.server, ScriptSet("taking", scripts)) as scratch:
         inside = Flows(scratch)
 
         def calls(flow: Flow) -> list[tuple[str, tuple[bytes, ...]]]:

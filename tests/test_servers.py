@@ -15,7 +15,7 @@ from emqkit.errors import BadArgument, BadHeader, Refused, ScriptMissing, Unreac
 from emqkit.ids import Minter, process_minter
 from emqkit.jobs import Jobs
 from emqkit.scripts import ScriptSet, lua_folder
-from emqkit.servers import Server, base, open_server
+from emqkit.servers import Server, base, open_server, scratch_for
 from emqkit.servers.embedded import EmbeddedServer, start_process
 from emqkit.servers.fake import FakeServer
 from emqkit.wire import ErrorReply, Flush, Reply, command
@@ -99,8 +99,7 @@ def test_a_set_that_is_not_there_and_one_that_cannot_be_read_are_said(tmp_path: 
 def test_two_servers_with_different_sets_do_not_mix_them_up(tmp_path: Path, server: Server, queue: str) -> None:
     source = (lua_folder() / "enqueue.lua").read_text()
     (tmp_path / "enqueue.lua").write_text(source.replace("return 1", "return 0"))
-    with server.scratch() as other:
-        other.scripts = ScriptSet.load(str(tmp_path))
+    with scratch_for(server, ScriptSet.load(str(tmp_path))) as other:
         assert Jobs(server).enqueue(queue, "x").landed
         assert not Jobs(other).enqueue(queue, "x").landed
         assert Jobs(server).enqueue(queue, "x").landed

@@ -1,15 +1,19 @@
-"""Where scripts run: *fake* (fakeredis with Lua, the default), *embedded* (a private Valkey from a wheel), *live*."""
+"""Where scripts run: *fake* (fakeredis with Lua, the default), *embedded* (a private Valkey from a wheel), *live*.
+
+Lua that is not the kit's own runs in a *sandbox* and nowhere else, whatever is asked for.
+"""
 
 from __future__ import annotations
 
 import os
 
-from emqkit.errors import BadArgument
+from emqkit.errors import BadArgument, ForeignLua
 from emqkit.ids import Minter
 from emqkit.scripts import ScriptSet
+from emqkit.scripts.released import foreign
 from emqkit.servers.base import Server
 
-__all__ = ["Server", "open_server"]
+__all__ = ["Server", "open_server", "scratch_for"]
 
 LIVE = ("valkey", "valkeys", "redis", "rediss", "unix")
 
@@ -18,6 +22,9 @@ def open_server(
     url: str | None = None, *, scripts: str | ScriptSet = "published", minter: Minter | None = None
 ) -> Server:
     """Open a server to run flows on.
+
+    With scripts that are not the kit's own it is a sandbox, of `kind` `sandbox`, in place of a fake or an embedded
+    server: nothing of them runs in this process. Somebody's live server is not opened with such scripts.
 
     Args:
         url: `fake://`, `embedded://`, `valkey://host:port/db`, `valkeys://…` (TLS), `redis://`, `rediss://` or
@@ -28,7 +35,8 @@ def open_server(
 
     Raises:
         BadArgument: the URL's scheme is none of these.
-        ScriptMissing, BadHeader: the script set cannot be read.
+        ScriptMissing, BadHeader, ScriptBroken: the script set cannot be read, or is no Lua.
+        ForeignLua: it is not the kit's own, and there is no sandbox for it.
         Unreachable, UnsuitableServer: there is no such server, or it cannot do what the scripts need.
     """
     url = url or os.environ.get("EMQKIT_SERVER") or "fake://"
@@ -45,6 +53,13 @@ def open_server(
 
 
 def _open(url: str, scheme: str, scripts: ScriptSet) -> Server:
+    if theirs := foreign(scripts):
+        if scheme in LIVE:
+            why = "a live server is none; open embedded:// with these scripts, and what it holds is nobody else's"
+            raise ForeignLua([script.name for script in theirs], why)
+        from emqkit.servers.sandbox import open_sandbox
+
+        return open_sandbox(scripts)
     if scheme == "fake":
         from emqkit.servers.fake import open_fake
 
@@ -56,3 +71,23 @@ def _open(url: str, scheme: str, scripts: ScriptSet) -> Server:
     from emqkit.servers.live import open_live
 
     return open_live(url, scripts)
+
+
+def scratch_for(server: Server, scripts: ScriptSet | None = None) -> Server:
+    """A private, empty place for stepping and exploring; the caller closes it.
+
+    Args:
+        server: beside which one.
+        scripts: what its script calls mean; the server's own set without it. For a foreign one it is a sandbox.
+
+    Raises:
+        ScriptBroken, ForeignLua: a script is no Lua, or there is no sandbox for it.
+    """
+    scripts = server.scripts if scripts is None else scripts
+    if server.confined or foreign(scripts):
+        from emqkit.servers.sandbox import DEADLINE_S, Sandbox, open_sandbox
+
+        return open_sandbox(scripts, deadline_s=server.deadline_s if isinstance(server, Sandbox) else DEADLINE_S)
+    place = server.scratch()
+    place.scripts = scripts
+    return place

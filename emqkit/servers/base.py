@@ -15,14 +15,15 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from emqkit.errors import BadArgument, ReplyLost, Unreachable
+from emqkit.errors import BadArgument, ForeignLua, ReplyLost, Unreachable
 from emqkit.ids import process_minter
 from emqkit.scripts import Script, ScriptSet
+from emqkit.scripts.released import is_released
 from emqkit.wire import Call, ErrorReply, Flush, Recorder, Reply
 
 __all__ = ["CLIENT_OPTIONS", "Server", "check_server"]
 
-ServerKind = Literal["fake", "embedded", "live"]
+ServerKind = Literal["fake", "embedded", "sandbox", "live"]
 
 
 def CLIENT_OPTIONS() -> dict[str, Any]:
@@ -35,7 +36,8 @@ class Server:
 
     Attributes:
         url: how it is opened again, without a password.
-        kind: `fake` (fakeredis with Lua), `embedded` (a private Valkey), or `live` (somebody's own).
+        kind: `fake` (fakeredis with Lua), `embedded` (a private Valkey), `sandbox` (a confined one, for Lua that is not
+            the kit's own), or `live` (somebody's own).
         scripts: the `ScriptSet` that script calls are resolved in.
         client: the redis-py client, for looking around; its commands go past every recorder.
         minter: where new ids come from; the process's own unless another is put here (`Minter.fixed()` in a notebook).
@@ -43,6 +45,8 @@ class Server:
     """
 
     kind: ServerKind = "live"
+    confined: bool = False
+    """Whether Lua that is not the kit's own may run here: it is closed in, and stopped in time."""
 
     def __init__(
         self, url: str, client: redis.Redis, scripts: ScriptSet, *, on_close: Callable[[], None] | None = None
@@ -68,6 +72,7 @@ class Server:
 
         Raises:
             ScriptMissing, ScriptArity: a call fits no script of the set; nothing was sent.
+            ForeignLua: a script is not the kit's own, and this is no sandbox; nothing was sent.
             Unreachable: no connection; nothing was sent.
             ReplyLost: sent, and the connection went before all replies came.
         """
@@ -109,11 +114,15 @@ class Server:
     def script(self, call: Call[Any]) -> Script | None:
         """The script a call means on this server; None for a command. Its keys and arguments are checked.
 
-        Raises `ScriptMissing` or `ScriptArity`.
+        Raises `ScriptMissing`, `ScriptArity` or `ForeignLua`.
         """
         if call.kind == "command":
+            if not self.confined and (text := _lua_of(call)) is not None and not is_released(text):
+                raise ForeignLua(["the script"], f"{self!r} is none")
             return None
         script = (self.scripts if call.kind == "script" else self._tools)[call.verb]
+        if not self.confined and not is_released(script):
+            raise ForeignLua([script.name], f"{self!r} is none; open one with these scripts")
         script.layout_for(call.keys, call.args)
         return script
 
@@ -129,17 +138,24 @@ class Server:
             connection = pool.get_connection()
         except (redis.RedisError, OSError) as error:
             raise Unreachable(self.url, str(error).rstrip(".")) from error
+        replies: list[Reply] = []
         try:
             connection.send_packed_command(connection.pack_commands(commands))
-            return [_read(connection) for _ in commands]
-        except (redis.ConnectionError, redis.TimeoutError, OSError) as error:
+            for _ in commands:
+                replies.append(_read(connection))
+            return replies
+        except (redis.ConnectionError, redis.TimeoutError, redis.InvalidResponse, OSError) as error:
             connection.disconnect()
-            raise ReplyLost(self.url, what) from error
+            raise self._lost(commands, len(replies), what, error) from error
         except BaseException:
             connection.disconnect()  # an interrupt in mid-read: replies still on their way must not answer a later call
             raise
         finally:
             pool.release(connection)
+
+    def _lost(self, commands: Sequence[tuple[bytes, ...]], answered: int, what: str, error: Exception) -> ReplyLost:
+        """What to say when so many of the commands were answered and then no more."""
+        return ReplyLost(self.url, what)
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -178,6 +194,17 @@ def check_server(server: object) -> None:
 def _what(flush: Flush[Any]) -> str:
     verbs = [call.verb for call in flush.calls]
     return verbs[0] if len(verbs) == 1 else f"a flush of {len(verbs)} calls ({', '.join(sorted(set(verbs)))})"
+
+
+def _lua_of(call: Call[Any]) -> bytes | None:
+    """The Lua that a plain command brings along, if it does."""
+    words = (*call.keys, *call.args)
+    match call.verb.upper():
+        case "EVAL" | "EVAL_RO":
+            return words[0] if words else b""
+        case "SCRIPT" | "FUNCTION":
+            return words[-1] if words and words[0].upper() in (b"LOAD", b"RESTORE") else None
+    return None
 
 
 def _command(call: Call[Any], script: Script | None, *, whole: bool = False) -> tuple[bytes, ...]:

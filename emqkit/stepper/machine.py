@@ -14,20 +14,32 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["Ending", "Job", "run_apart", "run_here"]
+__all__ = ["Ending", "Halt", "Job", "run_apart", "run_here"]
 
 MEMORY = 64 << 20
 """Bytes of Lua memory a script may hold; what the kit's own scripts need is a thousandth of it."""
+
+CHILD_MEMORY = 1 << 30
+"""Bytes of address space the child process may have in all, on Linux."""
+
+LARGEST_MESSAGE = 32 << 20
+"""Bytes of the largest message a child may send."""
 
 START_SECONDS = 60.0
 """How long a child may take to be there at all."""
 
 STOP = b"!"
 """An answer that begins so stops the script; the rest says why."""
+
+
+class Halt(Exception):
+    """Raised by `on_line` or `ask` to stop the script; its text says why."""
+
 
 OnLine = Callable[[int, bool, list[tuple[bytes, bytes]]], None]
 Ask = Callable[[bytes, int, list[bytes]], list[bytes]]
@@ -79,7 +91,7 @@ def run_here(job: Job, on_line: OnLine, ask: Ask) -> Ending:
         on_line: called before each line with its number, whether it belongs to the main chunk, and the locals.
         ask: called with a verb of the bridge, the line and the arguments' tokens; returns the answer's tokens.
 
-    Raises whatever `on_line` and `ask` raise.
+    Raises whatever `on_line` and `ask` raise, but for a `Halt` of `ask`, which ends the script.
     """
     from lupa.lua51 import LuaMemoryError, LuaRuntime
 
@@ -100,6 +112,8 @@ def run_here(job: Job, on_line: OnLine, ask: Ask) -> Ending:
     def answer(verb: bytes, number: int, tokens: Any, count: int) -> Any:
         try:
             return lua.table_from(ask(verb, number, [tokens[place] for place in range(1, count + 1)]))
+        except Halt as halt:
+            return lua.table_from([STOP + str(halt).encode()])
         except BaseException as error:
             problem.append(error)
             return lua.table_from([STOP])
@@ -127,63 +141,75 @@ def _no_attribute(owner: object, name: object, setting: bool) -> object:
 
 # --- in a child process -----------------------------------------------------------------------------------------------
 
-# By path and not by -m: importing the package would take longer than most scripts run. With -P, since neither the
-# folder we are in nor the package's own may put its modules in the way of Python's.
-_BOOT = "import runpy, sys; runpy.run_path(sys.argv[1], run_name='__main__')"
-
 
 def run_apart(job: Job, on_line: OnLine, ask: Ask, deadline_s: float) -> Ending:
     """Run a job in a child process, which is killed when `deadline_s` seconds are over; `run_here` says the rest.
 
     A pattern can spin inside C, where no line is counted and no interrupt arrives: only the end of its process ends it.
     """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(path) or os.getcwd() for path in sys.path)}
+    # By path and not by -m: importing the package would take longer than most scripts run. Of all our path only what
+    # holds lupa, and last: neither the folder we are in nor anything else may put its modules in the way of Python's.
+    import lupa
+
+    home = str(Path(lupa.__file__).resolve().parent.parent)
     child = subprocess.Popen(
-        [sys.executable, "-P", "-c", _BOOT, __file__],
+        [sys.executable, "-I", "-S", __file__, home],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=environment,
         creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
     )
-    with child:
-        assert child.stdin is not None and child.stdout is not None and child.stderr is not None
-        late = threading.Event()
+    assert child.stdin is not None and child.stdout is not None and child.stderr is not None
+    late = threading.Event()
 
-        def end() -> None:
-            late.set()
-            child.kill()
+    def end() -> None:
+        late.set()
+        child.kill()
 
-        watch = threading.Timer(START_SECONDS, end)
-        watch.start()
-        last = 0
-        try:
-            _send(child.stdin, [_text(job), deadline_s])
-            while received := child.stdout.readline():
-                match json.loads(received):
-                    case ["ready"]:
-                        watch.cancel()
-                        watch = threading.Timer(deadline_s, end)
-                        watch.start()
-                    case ["line", number, main, shown]:
-                        last = number
-                        on_line(number, main, [(_bytes(name), _bytes(value)) for name, value in shown])
-                    case ["ask", verb, number, tokens]:
-                        answer = ask(_bytes(verb), number, [_bytes(token) for token in tokens])
-                        _send(child.stdin, [_text(token) for token in answer])
-                    case ["end", kind, tokens, text, number]:
-                        return Ending(kind, tuple(_bytes(token) for token in tokens), _bytes(text), number)
-        except BrokenPipeError:
-            pass  # it was ended between its question and our answer
-        finally:
-            watch.cancel()
-            child.kill()
-        if late.is_set():
-            why = f"it was still running after {deadline_s:g} seconds"
-        else:
-            said = child.stderr.read().decode(errors="replace").strip().splitlines()
-            why = f"the process it ran in ended: {said[-1] if said else 'it did not say why'}"
-        return Ending("stopped", text=why.encode(), line=last)
+    watch = threading.Timer(START_SECONDS, end)
+    watch.start()
+    last, why = 0, ""
+    try:
+        _send(child.stdin, [_text(job), deadline_s])
+        while received := child.stdout.readline(LARGEST_MESSAGE):
+            match _message(received):
+                case ["ready"]:
+                    watch.cancel()
+                    watch = threading.Timer(deadline_s, end)
+                    watch.start()
+                case ["line", number, main, shown]:
+                    last = number
+                    on_line(number, main, [(_bytes(name), _bytes(value)) for name, value in shown])
+                case ["ask", verb, number, tokens]:
+                    last = number
+                    answer = ask(_bytes(verb), number, [_bytes(token) for token in tokens])
+                    _send(child.stdin, [_text(token) for token in answer])
+                case ["end", kind, tokens, text, number]:
+                    return Ending(kind, tuple(_bytes(token) for token in tokens), _bytes(text), number)
+    except Halt as halt:
+        why = str(halt)
+    except BrokenPipeError:
+        pass  # it was ended between its question and our answer
+    finally:
+        watch.cancel()
+        child.kill()
+        said = child.stderr.read().decode(errors="replace").strip().splitlines()
+        for pipe in (child.stdin, child.stdout, child.stderr):
+            with suppress(OSError):  # what was never sent is of no use to anybody now
+                pipe.close()
+        child.wait()
+    if late.is_set():
+        why = f"it was still running after {deadline_s:g} seconds"
+    why = why or f"the process it ran in ended: {said[-1] if said else 'it did not say why'}"
+    return Ending("stopped", text=why.encode(), line=last)
+
+
+def _message(line: bytes) -> Any:
+    """A message of the child; None for what is none, such as one that is longer than a message may be."""
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
 
 
 def _send(pipe: Any, message: object) -> None:
@@ -207,7 +233,13 @@ def _bytes(value: Any) -> Any:
 
 
 def _child() -> None:
-    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever prints, prints elsewhere
+    if sys.platform == "linux":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (CHILD_MEMORY, CHILD_MEMORY))
+    sys.path.append(sys.argv[1])
     fields, deadline_s = json.loads(source.readline())
     job = Job(**{name: _bytes(item) for name, item in fields.items()})
     # Should the parent be gone by then, nobody else ends this process; a thread of C does, whatever Lua is doing.

@@ -7,15 +7,15 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
 
 from emqkit.arguments import to_text
-from emqkit.errors import BadArgument
+from emqkit.errors import BadArgument, printable
 from emqkit.keyspace import digest
 from emqkit.scripts import Script
 from emqkit.servers import Server
+from emqkit.servers.base import ServerKind
 from emqkit.snapshot import Change, Snapshot, diff
-from emqkit.stepper.commands import eval_of, ways_out
+from emqkit.stepper.commands import eval_of
 from emqkit.wire import Flush, Reply
 
 __all__ = ["Asked", "Fault", "Line", "Moment", "Stepped", "counted", "shown"]
@@ -122,7 +122,7 @@ class Stepped:
         agreement: the same as a sentence, with the first differences.
         atomic_reply: the reply of that EVAL.
         atomic_after: the keys it left.
-        server_kind: where the calls were answered, `fake` or `embedded`.
+        server_kind: where the calls were answered, `fake`, `embedded` or `sandbox`.
     """
 
     script: Script | None
@@ -138,7 +138,7 @@ class Stepped:
     agreement: str
     atomic_reply: Reply
     atomic_after: Snapshot | None = field(repr=False)
-    server_kind: Literal["fake", "embedded", "live"]
+    server_kind: ServerKind
 
     @cached_property
     def lines(self) -> tuple[Line, ...]:
@@ -193,7 +193,7 @@ class Stepped:
             stay = {0: "It had changed nothing", 1: f"The {made} before that stays"}.get(
                 len(self.diff), f"The {made} before that stay"
             )
-            end = f"{ran}, then {how}{where}: {self.error.text}. {stay}."
+            end = f"{ran}, then {how}{where}: {printable(self.error.text)}. {stay}."
         return f"{end} {self.agreement}"
 
     def commit(self, server: Server) -> Reply:
@@ -201,12 +201,11 @@ class Stepped:
 
         Raises:
             BadArgument: the script was stopped, so it would keep a server busy or reach what it must not.
+            ForeignLua: it is not the kit's own, and the server is no sandbox.
             Unreachable, ReplyLost: as every round trip.
         """
         if self.error is not None and self.error.stopped:
             raise BadArgument("script", self.name, f"was stopped by the stepper ({self.error.text})")
-        if server.kind == "fake" and (names := ways_out(self.source)):
-            raise BadArgument("script", self.name, f"names {names}, and the fake server's Lua is not closed in")
         (reply,) = server.round_trip(Flush((eval_of(self.source, values(self.keys), values(self.argv)),)))
         return reply
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
 from emqkit.arguments import to_bytes, to_text
-from emqkit.errors import BadArgument, BadHeader, EmqError, Refused, ScriptArity
-from emqkit.scripts import Move, Script, ScriptSet, moves_of, shipped
+from emqkit.errors import BadArgument, BadHeader, EmqError, Refused, ScriptArity, ScriptStopped
+from emqkit.scripts import Move, Script, ScriptSet, moves_of
+from emqkit.scripts.released import is_released
 from emqkit.servers import Server, open_server
-from emqkit.snapshot import Snapshot, Value, capture, restore, value_of
+from emqkit.servers.base import ServerKind
+from emqkit.servers.sandbox import DEADLINE_S, Sandbox, open_sandbox
+from emqkit.snapshot import Snapshot, Value, capture, flat, restore, value_of
 from emqkit.stepper.commands import (
     COMMANDS,
     Tokens,
@@ -23,21 +26,26 @@ from emqkit.stepper.commands import (
     eval_of,
     microseconds,
     reply_of,
-    ways_out,
     withheld,
     word_of,
 )
 from emqkit.stepper.compare import Clock, key_differences, reply_differences
-from emqkit.stepper.machine import STOP, Ending, Job, run_apart, run_here
+from emqkit.stepper.machine import Ending, Halt, Job, run_apart, run_here
 from emqkit.stepper.result import Asked, Fault, Line, Stepped, counted, shown
 from emqkit.trace import CallRecord
 from emqkit.wire import Call, ErrorReply, Flush, Reply
 
 __all__ = ["codec", "step", "step_call"]
 
-DEADLINE_S = 10.0
 LINE_BUDGET = 20_000
+KEPT_BYTES = 64 << 20
+"""What is kept of foreign Lua's run, lines and keys together: a script can make both as large as it likes."""
+LEAST_S = 0.2
+"""Seconds that are left for the run in one go, however long the stepped one took."""
 EVERY_KEY = b"*"
+ABOUT_A_KEY = 100
+"""Bytes that a key costs each time the keys are kept, besides its name and its contents."""
+NOTHING = ScriptSet("nothing", {})
 
 
 def step(
@@ -55,8 +63,8 @@ def step(
     never written. It lies in `server.scratch()`: a new fake for a fake, another database for an embedded server, and
     for a live one an embedded server if one is installed, else a fake.
 
-    A script whose text is not one of the kit's own runs in a child process with a deadline, since a pattern can spin
-    inside C, where no line is counted.
+    A script whose text is not one of the kit's own is foreign: its lines run in a child process with a deadline, since
+    a pattern can spin inside C, where no line is counted, and its calls and its run in one go in a sandbox.
 
     Args:
         script: a `Script`, or the text of one; a header is read if there is one.
@@ -64,18 +72,19 @@ def step(
         argv: ARGV.
         server: whose keys to start from.
         line_budget: how many lines it may run before it is stopped, inside a pcall too.
-        deadline_s: how many seconds edited Lua may take.
+        deadline_s: how many seconds foreign Lua may take.
 
     Raises:
         ScriptArity: a `Script` does not take these keys and arguments. (A mere text may be called with anything.)
+        ForeignLua: it is not the kit's own, and there is no sandbox here.
         BadArgument: a key holds a type that cannot be copied.
         Unreachable, ReplyLost: the server could not be read.
     """
     called = _Called.of(script, keys, argv)
-    with server.scratch() as place:
-        run = _Run(called, place, lambda names: _contents(server, names))
+    with server.scratch() if called.shipped else open_sandbox(NOTHING, deadline_s=deadline_s) as place:
+        run = _Run(called, place, lambda names: _contents(server, names), deadline_s)
         run.touch(called.keys)
-        return run.compared(run.through(line_budget, deadline_s))
+        return run.compared(run.through(line_budget))
 
 
 def step_call(
@@ -94,7 +103,7 @@ def step_call(
         record: one call of a trace, of kind `script`.
         scripts: the set the trace was recorded with (`trace.scripts`).
         server: any server; the calls are answered on a scratch of it, and it is neither read nor written. A fake one
-            without it.
+            without it; foreign Lua's are answered in a sandbox.
         line_budget: as in `step`.
         deadline_s: as in `step`.
 
@@ -110,9 +119,13 @@ def step_call(
     def contents(names: Iterable[bytes]) -> dict[bytes, Value]:
         return {name: before.keys[name] for name in names if name in before.keys}
 
-    with server.scratch() if server is not None else open_server("fake://", scripts=scripts) as place:
-        run = _Run(called, place, contents, before)
-        return run.compared(run.through(line_budget, deadline_s), record)
+    if not called.shipped:
+        opened: Server = open_sandbox(NOTHING, deadline_s=deadline_s)
+    else:
+        opened = server.scratch() if server is not None else open_server("fake://")
+    with opened as place:
+        run = _Run(called, place, contents, deadline_s, before)
+        return run.compared(run.through(line_budget), record)
 
 
 @dataclass(frozen=True)
@@ -156,17 +169,11 @@ class _Called:
     @property
     def shipped(self) -> bool:
         """Whether the text is, byte for byte, one of the kit's own."""
-        return hashlib.sha1(to_bytes(self.source), usedforsecurity=False).hexdigest() in _shipped()
+        return is_released(to_bytes(self.source))
 
     def move(self, line: int) -> str | None:
         """The move a line of the main chunk belongs to."""
         return next((move.name for move in reversed(self.moves) if move.line <= line), None)
-
-
-@cache
-def _shipped() -> frozenset[str]:
-    """The sha of every script the kit comes with, whatever its set."""
-    return frozenset(script.sha for script in shipped())
 
 
 @cache
@@ -216,6 +223,7 @@ class _Run:
         called: _Called,
         place: Server,
         contents: Callable[[Iterable[bytes]], Mapping[bytes, Value]],
+        deadline_s: float,
         base: Snapshot | None = None,
     ) -> None:
         self.called = called
@@ -224,6 +232,9 @@ class _Run:
         self.base = base
         self.touched: frozenset[bytes] = frozenset()
         self.start: dict[bytes, Value] = {}
+        self.kept = 0
+        self.deadline_s = deadline_s
+        self.until = time.monotonic() + deadline_s
         self.held = capture(place, EVERY_KEY)  # nothing yet, and what time it is
         self.move: str | None = None
         self.events: list[Line | _Answered] = []
@@ -241,9 +252,28 @@ class _Run:
         if copied:
             self.start.update(copied)
             restore(self.place, Snapshot(tuple(sorted(copied.items()))), current=Snapshot())
-            self.held = capture(self.place, EVERY_KEY)
+            self.held = self.look()
 
-    def through(self, line_budget: int, deadline_s: float) -> Stepped:
+    def look(self) -> Snapshot:
+        """The keys of the scratch server as they are now; what is as it was before is kept only once."""
+        known = self.held.keys
+        entries = []
+        for name, value in capture(self.place, EVERY_KEY).entries:
+            if known.get(name) == value:
+                value = known[name]
+            else:
+                self.keep(sum(map(len, flat(value))))
+            entries.append((name, value))
+        self.keep(ABOUT_A_KEY * len(entries))
+        return replace(self.held, entries=tuple(entries))
+
+    def keep(self, size: int) -> None:
+        """Count what is kept of foreign Lua's run. Raises `Halt` when it is too much."""
+        self.kept += size
+        if self.kept > KEPT_BYTES and not self.called.shipped:
+            raise Halt(f"it made more to look at than the {KEPT_BYTES >> 20} MB that the stepper keeps")
+
+    def through(self, line_budget: int) -> Stepped:
         """Step through the script; how that compares is still to be said."""
         job = Job(
             source=to_bytes(self.called.source),
@@ -256,7 +286,7 @@ class _Run:
         if self.called.shipped:
             ending = run_here(job, self.on_line, self.ask)
         else:
-            ending = run_apart(job, self.on_line, self.ask, deadline_s)
+            ending = run_apart(job, self.on_line, self.ask_safely, self.deadline_s)
         reply, error = self.ended(ending)
         before = self.whole(frozenset(), Snapshot())
         return Stepped(
@@ -279,23 +309,28 @@ class _Run:
     def on_line(self, number: int, main: bool, scope: list[tuple[bytes, bytes]]) -> None:
         if main:
             self.move = self.called.move(number)
+        self.keep(sum(len(name) + len(value) for name, value in scope))
         seen = tuple((to_text(name), value.decode("utf-8", "backslashreplace")) for name, value in scope)
         self.events.append(Line(number, self.move, seen))
 
+    def ask_safely(self, verb: bytes, line: int, tokens: Tokens) -> Tokens:
+        """As `ask`; what a sandbox does not bear ends the run. Raises `Halt`."""
+        try:
+            return self.ask(verb, line, tokens)
+        except ScriptStopped as stopped:
+            raise Halt(f"in this call {stopped.why}") from None
+        except Refused as refused:
+            raise Halt(f"the sandbox could not answer this call: {refused.text}") from None
+
     def ask(self, verb: bytes, line: int, tokens: Tokens) -> Tokens:
-        """The answer to one call of the script, by the scratch server's own Lua."""
-        if verb != b"pcall":
+        """The answer to one call of the script, by the scratch server's own Lua. Raises `Halt`."""
+        if verb in (b"error_reply", b"status_reply"):
             return self.bridge(verb, (), tokens)
         args = tuple(word_of(token) for token in tokens)
         name = args[0].upper().decode("latin-1")
         shape = COMMANDS.get(name)
         if shape is None:
-            return [
-                STOP
-                + to_bytes(
-                    f"it calls {name}, and the stepper knows no such command that touches only the keys it names"
-                )
-            ]
+            raise Halt(f"it calls {name}, and the stepper knows no such command that touches only the keys it names")
         keys = shape.keys(args[1:])
         self.touch(keys)
         touched, before = self.touched, self.held
@@ -305,7 +340,7 @@ class _Run:
         else:
             answer = self.bridge(verb, keys, tokens)
         if shape.writes:
-            self.held = capture(self.place, EVERY_KEY)
+            self.held = self.look()
         self.events.append(_Answered(args, reply_of(answer), line, touched, before, self.held))
         return answer
 
@@ -335,7 +370,10 @@ class _Run:
         """What a caller gets, converted by the scratch server, and what went wrong."""
         text = to_text(ending.text)
         if ending.kind == "returned":
-            return self.tool(b"give", (), ending.tokens), None
+            try:
+                return self.tool(b"give", (), ending.tokens), None
+            except ScriptStopped as stopped:
+                ending = Ending("stopped", text=(text := f"what it returned is too much: {stopped.why}").encode())
         if ending.kind == "unreadable":
             text = f"ERR Error compiling script (new function): {text}"
         line = ending.line or next((e.number for e in reversed(self.events) if isinstance(e, Line)), 0)
@@ -368,12 +406,12 @@ class _Run:
         if record is not None:
             who, reply, after = "The recorded run, all in one go,", record.reply, record.after
             span = (record.before.now * 1000, record.after.now * 1000 + 999) if record.before.now else (0, 2**62)
-        elif self.place.kind == "fake" and not self.called.shipped and (names := ways_out(stepped.source)):
-            why = f"It was not run in one go: it names {names}, and the fake server's Lua is not closed in."
-            return replace(stepped, agreement=f"{why} An embedded server's is.")
         else:
-            who = f"In one go, on {'an embedded' if self.place.kind == 'embedded' else 'a fake'} server, it"
-            reply, after, span = self.in_one_go()
+            who = f"In one go, {_WHERE[self.place.kind]}, it"
+            try:
+                reply, after, span = self.in_one_go()
+            except ScriptStopped as stopped:
+                return replace(stepped, agrees=False, agreement=f"{who} did not end alike: {stopped.why}.")
         clock = Clock(microseconds(self.clock), *span) if self.clock is not None and self.read_clock else None
         differences = [*reply_differences(stepped.reply, reply, clock), *key_differences(stepped.after, after, clock)]
         if not differences:
@@ -391,10 +429,19 @@ class _Run:
         # Cleared first, not patched: a key that is equal may have got a time to live.
         restore(self.place, Snapshot(), current=self.held)
         restore(self.place, Snapshot(tuple(sorted(self.start.items()))), current=Snapshot())
-        time = call_of("TIME", (), ())
-        begun = clock_reading(self.send(time))
+        if isinstance(self.place, Sandbox):
+            self.place.deadline_s = max(LEAST_S, self.until - time.monotonic())
+        clock = call_of("TIME", (), ())
+        begun = clock_reading(self.send(clock))
         reply = self.send(eval_of(self.called.source, self.called.keys, self.called.argv))
-        return reply, capture(self.place, EVERY_KEY), (begun, clock_reading(self.send(time)))
+        return reply, capture(self.place, EVERY_KEY), (begun, clock_reading(self.send(clock)))
+
+
+_WHERE: Mapping[ServerKind, str] = {
+    "fake": "on a fake server",
+    "embedded": "on an embedded server",
+    "sandbox": "in a sandbox",
+}
 
 
 class _Answered(NamedTuple):

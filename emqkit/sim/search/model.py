@@ -28,7 +28,6 @@ from emqkit.sim.search.bench import Bench
 from emqkit.sim.search.interner import WIDTHS, Held, Interner, Sides, Widths
 from emqkit.sim.worlds.actors import Actor, Choice, Kit
 from emqkit.sim.worlds.faults import Fault, Poison
-from emqkit.sim.worlds.witness import Witness
 from emqkit.sim.worlds.world import World
 from emqkit.snapshot import capture
 from emqkit.transitions import flow_deliver, flow_fail_deliver
@@ -334,7 +333,7 @@ class Model:
         made = self._make(side, local)
         inflight = (*local.inflight[: local.place], *made.replies, *local.inflight[local.place + 1 :])
         if made.forgotten:
-            self.witnesses.add(Witness.FORGOTTEN)
+            self.witnesses.add("a call answered NOSCRIPT")
         if local.last and not made.forgotten:
             ways = self._deliver(number, local, inflight)
         else:
@@ -403,7 +402,7 @@ class Model:
         elif fault is Fault.POISON:
             for poison in self.world.faults.poison:
                 if (call := _poisoning(poison, sides.view(keyspace))) is not None:
-                    self.witnesses.add(Witness.POISONED)
+                    self.witnesses.add("a poison appeared")
                     found.append(self._outside_call(side, Label("poison", what=poison.what, fault=fault), call))
         elif fault is Fault.SCRIPT_FLUSH:
             everything = sides.caches.number(frozenset(script.name for script in self.bench.server.scripts))

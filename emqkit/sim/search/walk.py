@@ -16,7 +16,7 @@ from typing import Any
 
 from emqkit.errors import BadArgument
 from emqkit.scripts import ScriptSet
-from emqkit.servers import Server, open_server
+from emqkit.servers import Server, open_server, scratch_for
 from emqkit.sim.history import History, Moved
 from emqkit.sim.promises import PROMISES, Promise
 from emqkit.sim.search.bench import Bench
@@ -60,13 +60,19 @@ class Walker:
         world: whose walk it is.
         server: where calls are made: its scratch place is taken, and given back by `close`.
         promises: which promises are looked at.
+        scripts: what script calls mean; the server's own set without it.
     """
 
-    def __init__(self, world: World, server: Server, promises: tuple[Promise, ...] = PROMISES) -> None:
+    def __init__(
+        self,
+        world: World,
+        server: Server,
+        promises: tuple[Promise, ...] = PROMISES,
+        scripts: ScriptSet | None = None,
+    ) -> None:
         self.world = world
         self.promises = promises
-        self.place = server.scratch()
-        self.place.scripts = server.scripts
+        self.place = scratch_for(server, scripts)
         self.model = Model(world, Bench(self.place), promises, remembers=False, confined=False)
         self.side, begins = self.model.start()
         self.places = [ways[0] for ways in begins]
@@ -153,24 +159,22 @@ def walk_along(
     server: Server | str | None = None,
 ) -> Replay:
     """Make these moves, as `History.as_json` writes them, in a world of any kind."""
-    opened = None if isinstance(server, Server) else open_server(server or "fake://", scripts=scripts)
+    opened = None if isinstance(server, Server) else open_server(server or "fake://")
     base = server if isinstance(server, Server) else opened
     assert base is not None
     try:
-        with base.scratch() as place:
-            place.scripts = scripts
-            with Walker(world, place) as walker:
-                broken = ""
-                for n, move in enumerate(moves, start=1):
-                    option = next((option for option in walker.options() if _fits(option, move, walker)), None)
-                    if option is None:
-                        says = f"move {n} cannot be made: {move['actor'] or move['kind']} goes another way here"
-                        return Replay(walker.history(), False, says)
-                    walker.take(option)
-                    broken = next((says for name, says in option.wrong if name == promise), "")
-                broken = broken or _at_the_end(walker, promise)
-                says = broken or f"all {len(moves)} moves were made, and {promise} is kept"
-                return Replay(walker.history(promise if broken else "", broken), bool(broken), says)
+        with Walker(world, base, scripts=scripts) as walker:
+            broken = ""
+            for n, move in enumerate(moves, start=1):
+                option = next((option for option in walker.options() if _fits(option, move, walker)), None)
+                if option is None:
+                    says = f"move {n} cannot be made: {move['actor'] or move['kind']} goes another way here"
+                    return Replay(walker.history(), False, says)
+                walker.take(option)
+                broken = next((says for name, says in option.wrong if name == promise), "")
+            broken = broken or _at_the_end(walker, promise)
+            says = broken or f"all {len(moves)} moves were made, and {promise} is kept"
+            return Replay(walker.history(promise if broken else "", broken), bool(broken), says)
     finally:
         if opened is not None:
             opened.close()

@@ -1,0 +1,45 @@
+"""Which Lua is the kit's own: the texts whose hashes it was released with. All other Lua is foreign.
+
+    lua/complete.lua, as released      runs wherever a server is opened
+    the same file, one line edited     foreign: the sandbox and nowhere else (`emqkit.servers.sandbox`)
+
+A text counts, not the place it was read from: an edited copy is foreign even within `lua/`, where `make hashes`
+releases it anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from emqkit.scripts import Script, ScriptSet, shipped
+
+__all__ = ["HASHES", "foreign", "is_released", "listing"]
+
+HASHES = Path(__file__).with_name("released.txt")
+"""One line a text: its SHA-1, by which a server calls it too, and where it lies. `make hashes` writes it."""
+
+
+def is_released(script: Script | bytes) -> bool:
+    """Whether this script, or this text, is byte for byte one the kit was released with."""
+    return (script.sha if isinstance(script, Script) else _sha(script)) in _released()
+
+
+def foreign(scripts: ScriptSet) -> tuple[Script, ...]:
+    """The scripts of a set that are not the kit's own."""
+    return tuple(script for script in scripts if not is_released(script))
+
+
+def listing() -> str:
+    """What `HASHES` holds once it is true of `lua/` as it lies now: each text, and those the zoo is composed of."""
+    return "".join(f"{script.sha}  {script.path}\n" for script in shipped())
+
+
+@cache
+def _released() -> frozenset[str]:
+    return frozenset(line.partition(" ")[0] for line in HASHES.read_text("ascii").splitlines())
+
+
+def _sha(text: bytes) -> str:
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest()
