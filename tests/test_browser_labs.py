@@ -100,12 +100,11 @@ def test_the_ledger_by_keyboard_only(opened: Page) -> None:
 
     root = found(opened, "Bulk ledger")
     status = root.locator(".emqkit-status")
-    press(opened, root, "Flow 2: order 2", "Enter", "Flow 2, order 2: held; parent JOB…GLuE and 1 of 2 children landed")
-    expect(status).to_contain_text("hold_parent lands JOB…GLuE")
+    press(opened, root, "Flow 2: order 2", "Enter", "Flow 2, order 2: held; parent and 1 of 2 children landed")
+    expect(status).to_contain_text("hold_parent lands order 2")
     expect(root.locator(".emqkit-player .emqkit-count")).to_have_text(re.compile(r"^step 3 of "))
     press(opened, root, "Retry by id", "Space", "Flow 2, order 2: landed after 1 retry")
-    expect(status).to_contain_text("hold_parent lands JOB…GLuE")
-    expect(status).to_contain_text("All of it was there already")
+    expect(status).to_contain_text("hold_parent finds order 2 in orders already")
     press(opened, root, "Whole batch", "Enter", "2 flows: 2 landed.")
     expect(root.locator(".emqkit-count")).to_have_text(re.compile(r"^step 0 of "))
 
@@ -120,7 +119,9 @@ def test_the_counter_by_keyboard_only(opened: Page) -> None:
     press(opened, root, "Complete the next child", "Space", "the parent is released, in pending")
     drawing = root.get_by_role("img", name=re.compile("The counter over 4 completions"))
     expect(drawing.locator(".d-cross")).to_have_count(2)
-    expect(root.locator(".emqkit-status")).to_contain_text("That was the last one: JOB…GLuC is released into pending.")
+    expect(root.locator(".emqkit-status")).to_contain_text(
+        "That was the last one: pack order 7 is released into pending."
+    )
     press(opened, root, "Back to the start", "Enter", "The counter stands at 2 of 2")
 
 
@@ -129,14 +130,14 @@ def test_the_outbox_by_keyboard_only(opened: Page) -> None:
 
     root = found(opened, "Outbox and policy")
     press(opened, root, "Let child 2 die", "Enter", "Child 2, take from shelf, dies in stock: a signal waits")
-    row = root.get_by_role("row", name="1 failure orders JOB…GLuC JOB…GLuE fp take from shelf: failed")
+    row = root.get_by_role("row", name="1 failure orders ship order 7 take from shelf fp take from shelf: failed")
     expect(row).to_have_count(1)
     press(
         opened,
         root,
         "Crash the Pump there",
         "Enter",
-        "The Pump crashes between flow_fail_deliver of JOB…GLuE and LTRIM",
+        "The Pump crashes between flow_fail_deliver of take from shelf and LTRIM",
     )
     expect(line(root)).to_contain_text("The parent is dead; the outbox holds 1 signal.")
     press(opened, root, "Let the Pump sweep once", "Space", "The parent is dead; the outbox is empty.")
@@ -154,12 +155,12 @@ def test_the_pumps_crashes_by_keyboard_only(opened: Page) -> None:
     root = found(opened, "The Pump's crashes")
     expect(line(root)).to_contain_text("2 deliveries so far, 2 counted; 2 signals still in the outbox.")
     press(opened, root, "Crash the Pump there", "Enter", "4 deliveries so far, 2 counted")
-    expect(root.get_by_role("row", name="JOB…GLuD yes 2 times 1 time")).to_have_count(1)
+    expect(root.get_by_role("row", name="pick item 1 yes 2 times 1 time")).to_have_count(1)
     press(opened, root, "Back to the start", "Space", "nothing is delivered yet")
     tab_to(opened, root, "The Pump's order")
     opened.keyboard.press("ArrowDown")
     expect(line(root)).to_contain_text("From now on the Pump trims before it delivers")
-    press(opened, root, "Crash the Pump there", "Enter", "LOST: JOB…GLuE")
+    press(opened, root, "Crash the Pump there", "Enter", "LOST: pick item 2")
     press(opened, root, "Back to the start", "Enter", "nothing is delivered yet")
     tab_to(opened, root, "The Pump's order")
     opened.keyboard.press("ArrowUp")

@@ -206,7 +206,7 @@ def test_an_exported_page_reads_without_a_kernel_or_a_network(tmp_path: Path) ->
         ["application/vnd.jupyter.widget-view+json", "text/plain"],
     ]
     page, _ = HTMLExporter().from_notebook_node(book)
-    assert "enqueue_flow lands the flow of JOB…GLuC in orders in one step" in page
+    assert "enqueue_flow lands the flow of pack in orders in one step" in page
     assert 'class="emq-board"' in page
 
 
@@ -431,7 +431,7 @@ class TestInABrowser:
         put(shown, StepPlayer(trace, index=1))
         lines = shown.root().locator(".emqkit-line")
         assert lines.count() == 8
-        assert lines.nth(0).evaluate("one => one.textContent") == "+new: JOB…GLuD enters pending of orders"
+        assert lines.nth(0).evaluate("one => one.textContent") == "+new: child 0 enters pending of orders"
         assert lines.nth(0).locator(".emqkit-mark").get_attribute("aria-hidden") == "true"
         shown.press("Home")
         assert "Nothing yet" in shown.root().locator(".emqkit-diff").inner_text()
