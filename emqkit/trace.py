@@ -34,12 +34,13 @@ __all__ = ["CallRecord", "Step", "Trace", "record"]
 
 @dataclass(frozen=True)
 class CallRecord:
-    """One call, its raw reply, and the keyspace around it."""
+    """One call, its raw reply, and the keyspace around it; `scripts` where it ran with another set than its trace's."""
 
     call: Call[Any]
     reply: Reply
     before: Snapshot
     after: Snapshot
+    scripts: ScriptSet | None = None
 
     @cached_property
     def diff(self) -> tuple[Change, ...]:

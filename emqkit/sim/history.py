@@ -50,6 +50,7 @@ class Moved:
         operation: the operation it belongs to, such as `pump.sweep`.
         trip: which round trip of that operation, counted from 1.
         calls: the calls made, with their raw replies.
+        scripts: the script set they mean.
         before, after: the keyspace around it.
         choice: which of several continuations followed, as the actor calls it.
         what: more: the id, the poison, `before` or `after` for a lost reply.
@@ -63,6 +64,7 @@ class Moved:
     operation: str
     trip: int
     calls: tuple[tuple[Call[Any], Reply], ...]
+    scripts: ScriptSet
     before: Snapshot
     after: Snapshot
     choice: str = ""
@@ -72,12 +74,13 @@ class Moved:
     atomic: bool = False
     queue: str = ""
 
-    def told(self, scripts: ScriptSet) -> str:
-        """The move in plain words: who moved, what its calls did, and how the actor goes on.
+    @property
+    def records(self) -> tuple[CallRecord, ...]:
+        """Its calls, as a trace has them."""
+        return tuple(CallRecord(call, reply, self.before, self.after, self.scripts) for call, reply in self.calls)
 
-        Args:
-            scripts: the set its calls ran with.
-        """
+    def told(self) -> str:
+        """The move in plain words: who moved, what its calls did, and how the actor goes on."""
         if self.kind == "crash":
             place = f" in {self.operation}"
             if not self.calls and self.fresh:
@@ -94,7 +97,7 @@ class Moved:
             return f"Poison appears: {self.what}."
         if self.kind == "script flush":
             return "The server forgets its scripts."
-        done = [sentence(CallRecord(call, reply, self.before, self.after), scripts) for call, reply in self.calls]
+        done = [sentence(record, self.scripts) for record in self.records]
         if self.kind == "lost":
             done.append("The reply is lost." if done else "the replies are lost.")
         if self.choice:
@@ -141,7 +144,7 @@ class History:
 
     def told(self, move: Moved) -> str:
         """A move in plain words, its jobs called by their payloads."""
-        return self.named(move.told(self.scripts))
+        return self.named(move.told())
 
     def named(self, text: str) -> str:
         """A text with the payloads of the world's jobs in the place of their ids."""
@@ -169,8 +172,7 @@ class History:
                 count += 1
             says = f" {self.promise} is broken: {self.says}." if n == last and self.says else ""
             operation = f"{move.actor} · {move.operation}" if move.actor else move.kind
-            records = tuple(CallRecord(call, reply, move.before, move.after) for call, reply in move.calls)
-            if records:
+            if records := move.records:
                 lost = ReplyLost("sim://", records[0].call.verb) if move.kind == "lost" else None
                 flush: Flush[Any] = Flush(tuple(call for call, _ in move.calls), atomic=move.atomic)
                 steps.append(Step(operation, run, move.trip, flush, records, move.before, move.after, lost))

@@ -16,12 +16,11 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from emqkit.errors import ScriptArity, ScriptMissing
-from emqkit.scripts import Script, ScriptSet
+from emqkit.scripts import Script
 from emqkit.snapshot import Snapshot
 from emqkit.trace import CallRecord, Step, Trace
 from emqkit.viz import boards
 from emqkit.viz.theme import BOARD_CSS, MARKS, theme_css
-from emqkit.wire import Call
 from emqkit.words import calls as text
 from emqkit.words.changes import changes_in_words
 from emqkit.words.text import elided, plain
@@ -288,10 +287,8 @@ class _Making:
                 if not one:
                     words = text.sentence(record, scripts) + verdict
                     verdict = ""
-                    yield _Shot(record.before, record.after, words, at, 1, *self._script(record.call))
-        lua: tuple[Script | None, dict[str, Any]] = (
-            self._script(step.calls[0].call) if one and step.calls else (None, {})
-        )
+                    yield _Shot(record.before, record.after, words, at, 1, *self._script(record))
+        lua: tuple[Script | None, dict[str, Any]] = self._script(step.calls[0]) if one and step.calls else (None, {})
         yield _Shot(step.before, step.after, text.step_sentence(step, scripts) + verdict, where, 0, *lua)
 
     def _stepped(self, record: CallRecord) -> Stepped | None:
@@ -301,12 +298,12 @@ class _Making:
             return None
         from emqkit.stepper import step_call
 
-        return step_call(record, self._trace.scripts)
+        return step_call(record, record.scripts or self._trace.scripts)
 
     def _inside(self, record: CallRecord, stepped: Stepped, where: str) -> Iterator[_Shot]:
         """The lines of a script call."""
         verb = record.call.verb
-        script, named = self._script(record.call)
+        script, named = self._script(record)
         before = record.before
         for moment in stepped.moments:
             asked = tuple((one.call_text, one.reply_text) for one in moment.asked)
@@ -320,9 +317,9 @@ class _Making:
             yield _Shot(before, moment.after, words, f"{where} · inside {verb}", 2, script, extra)
             before = moment.after
 
-    def _script(self, call: Call[Any]) -> tuple[Script | None, dict[str, Any]]:
+    def _script(self, record: CallRecord) -> tuple[Script | None, dict[str, Any]]:
         """The script a call ran, and its KEYS and ARGV by their names in the header."""
-        scripts: ScriptSet = self._trace.scripts
+        call, scripts = record.call, record.scripts or self._trace.scripts
         if call.kind != "script":
             return None, {}
         try:

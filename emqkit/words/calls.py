@@ -514,9 +514,11 @@ def sentence(record: CallRecord, scripts: ScriptSet) -> str:
 
     Args:
         record: the call with its reply and the keyspace around it.
-        scripts: the set it ran with; it says what a script nobody wrote a sentence for is about.
+        scripts: the set it ran with, unless the record names its own; it says what a script nobody wrote a sentence
+            for is about.
     """
     call = record.call
+    scripts = record.scripts or scripts
     name = _NAMES.get(call.verb, call.verb)
     told = _Told(record, call.verb)
     if isinstance(record.reply, ErrorReply):

@@ -8,6 +8,7 @@ from typing import Any
 
 from emqkit.errors import EmqError
 from emqkit.keyspace import Keyspace, Part, home, parts_of
+from emqkit.scripts import ScriptSet
 from emqkit.servers.base import Server
 from emqkit.snapshot import Snapshot, capture_call, read_capture, restore_call
 from emqkit.wire import Call, ErrorReply, Flush, Reply
@@ -45,8 +46,21 @@ class Bench:
         self.calls = 0
         self._held: Snapshot | None = None
 
-    def make(self, parts: tuple[Part, ...], calls: tuple[Call[Any], ...], atomic: bool = False) -> Effect:
+    def make(
+        self,
+        parts: tuple[Part, ...],
+        calls: tuple[Call[Any], ...],
+        *,
+        atomic: bool = False,
+        scripts: ScriptSet | None = None,
+    ) -> Effect:
         """Make these calls on a server that holds these parts and nothing else.
+
+        Args:
+            parts: what it holds.
+            calls: what is sent.
+            atomic: whether in MULTI.
+            scripts: the set that the calls mean; the server's own if left out.
 
         Raises:
             StrayWrite: they were given the keys of one queue and wrote keys of another.
@@ -54,13 +68,14 @@ class Bench:
         target = parts[0].snapshot if len(parts) == 1 else Keyspace(parts).snapshot
         before = restore_call(target, self._held)
         self.calls += len(calls)
+        server = self.server if scripts is None else self.server.with_scripts(scripts)
         self._held = None  # until the capture has answered, nobody knows
         if atomic:
             _answered(self.server.round_trip(Flush((before,)))[0], before)
-            replies = self.server.round_trip(Flush(calls, atomic=True))
+            replies = server.round_trip(Flush(calls, atomic=True))
             (read,) = self.server.round_trip(Flush((capture_call(),)))
         else:
-            first, *rest, read = self.server.round_trip(Flush((before, *calls, capture_call())))
+            first, *rest, read = server.round_trip(Flush((before, *calls, capture_call())))
             _answered(first, before)
             replies = tuple(rest)
         after = read_capture(read)

@@ -91,7 +91,7 @@ class Sides:
     Attributes:
         parts: what one queue holds.
         keyspaces: the numbers of a keyspace's parts.
-        caches: sets of forgotten scripts.
+        caches: sets of forgotten scripts, by their numbers.
         facts: sets of facts.
         sides: keyspace, cache and facts, by number.
         violations: each promise, by its place, with a sentence.
@@ -101,7 +101,7 @@ class Sides:
     def __init__(self, world: World, promises: tuple[Promise, ...], widths: Widths) -> None:
         self.parts: Interner[Part] = Interner("contents of a queue")
         self.keyspaces: Interner[tuple[int, ...]] = Interner("keyspaces")
-        self.caches: Interner[frozenset[str]] = Interner("script caches")
+        self.caches: Interner[frozenset[int]] = Interner("script caches")
         self.facts: Interner[Facts] = Interner("sets of facts")
         self.sides: Interner[tuple[int, int, int]] = Interner("world-sides", widths.side)
         self.violations: Interner[tuple[int, str]] = Interner("violations")

@@ -22,6 +22,7 @@ from emqkit.errors import EmqError, ReplyLost
 from emqkit.jobs import Claim
 from emqkit.keyspace import FUTURE, PAST, Keyspace, Part, canonical_reply, home, moved, parts_of
 from emqkit.outbox import Completion, Failure
+from emqkit.scripts import Script, ScriptSet
 from emqkit.sim.history import Moved
 from emqkit.sim.promises import PROMISES, Move, Promise, at_start, remember, seen, trimmed
 from emqkit.sim.search.bench import Bench
@@ -47,13 +48,23 @@ Replies = tuple[Reply, ...]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Calls that are made at once: one, or all of a MULTI. What they do is remembered by their number."""
+    """Calls that are made at once: one, or all of a MULTI. What they do is remembered by their number.
+
+    Attributes:
+        number: equal for equal calls of equal scripts.
+        calls: what is sent.
+        atomic: whether in MULTI.
+        scripts: the set that the calls mean.
+        texts: the numbers of the scripts they run.
+        home: the one queue whose keys they take, if there is such a queue.
+    """
 
     number: int
     calls: tuple[Call[Any], ...]
     atomic: bool
+    scripts: ScriptSet
+    texts: frozenset[int]
     home: str | None
-    scripts: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,16 +234,17 @@ class Model:
     ) -> None:
         self.world = world
         self.bench = bench
-        self.kit = Kit(bench.server)
         self.promises = promises
         self.flush_is_one_move = flush_is_one_move
         self.remembers = remembers
         self.confined = confined
         self.kinds: tuple[Actor, ...] = tuple(dict.fromkeys(world.actors))
+        self.kits = [Kit(bench.server, actor.scripts) for actor in self.kinds]
         self.sides = Sides(world, promises, widths)
         self.locals: Interner[Local] = Interner("places of an actor", widths.local)
         self.labels: Interner[Label] = Interner("kinds of moves")
         self.requests: Interner[Request] = Interner("calls")
+        self.texts: Interner[Script] = Interner("scripts")
         self.witnesses: set[str] = set()
         self._effects: dict[tuple[tuple[int, ...], int], tuple[Replies, tuple[int, ...], bool]] = {}
         self._delivered: dict[tuple[int, Replies | None], list[Way]] = {}
@@ -244,7 +256,7 @@ class Model:
 
     def begin(self, kind: int) -> list[Way]:
         """Where an actor of this kind may start."""
-        return self._choose(kind, self.kinds[kind].begin(self.kit))
+        return self._choose(kind, self.kinds[kind].begin(self.kits[kind]))
 
     def _deliver(self, number: int, local: Local, replies: Replies | ReplyLost) -> list[Way]:
         """Where an actor may go on once the flush in flight is answered, or its replies are lost. Remembered."""
@@ -259,7 +271,7 @@ class Model:
                 going_on = Local(local.kind, local.memory, local.program, given, flush=following, past=past)
                 ways = [Way(self._local(going_on))]
             else:
-                choices = self.kinds[local.kind].after(self.kit, local.memory, local.program, following)
+                choices = self.kinds[local.kind].after(self.kits[local.kind], local.memory, local.program, following)
                 ways = self._choose(local.kind, choices, ((local.program, following),))
             self._delivered[key] = ways
         return ways
@@ -277,7 +289,7 @@ class Model:
             assert program is not None
             if len(ended) > 50:
                 raise SilentActor(self.kinds[kind].title)
-            then = self.kinds[kind].after(self.kit, memory, program, following)
+            then = self.kinds[kind].after(self.kits[kind], memory, program, following)
             found += self._choose(kind, then, (*ended, (program, following)))
         return found
 
@@ -291,17 +303,19 @@ class Model:
                 whole = flush.atomic or self.flush_is_one_move
                 # The first pass over, what answered NOSCRIPT is sent once more.
                 place = inflight.index(NOSCRIPT) if len(inflight) == len(flush.calls) else len(inflight)
-                request = self._request(flush.calls if whole else (flush.calls[place],), flush.atomic)
+                calls = flush.calls if whole else (flush.calls[place],)
+                request = self._request(calls, flush.atomic, self.kits[local.kind].server.scripts)
                 local = replace(local, request=request, place=place)
             number = self.locals.add(key, replace(local, holds=frozenset(_claims(local))))
         return number
 
-    def _request(self, calls: tuple[Call[Any], ...], atomic: bool = False) -> Request:
-        key = (calls, atomic)
+    def _request(self, calls: tuple[Call[Any], ...], atomic: bool, scripts: ScriptSet) -> Request:
+        texts = tuple(self.texts.number(scripts[call.verb]) for call in calls if call.kind == "script")
+        key = (calls, atomic, texts)
         number = self.requests.find(key)
         if number is None:
-            scripts = frozenset(call.verb for call in calls if call.kind == "script")
-            number = self.requests.add(key, Request(len(self.requests), calls, atomic, home(calls), scripts))
+            request = Request(len(self.requests), calls, atomic, scripts, frozenset(texts), home(calls))
+            number = self.requests.add(key, request)
         return self.requests[number]
 
     # --- moves ------------------------------------------------------------------------------------------------------
@@ -309,9 +323,10 @@ class Model:
     def start(self) -> tuple[int, list[list[int]]]:
         """The world-side in the beginning, and where each actor may start."""
         server = self.bench.server
+        kit = Kit(server)
         for plan in self.world.flows if self.world.landed else ():
-            self.kit.flows.add.program(plan.queue, plan.flow).run(server)
-        for program in self.world.setup(self.kit) if self.world.setup is not None else ():
+            kit.flows.add.program(plan.queue, plan.flow).run(server)
+        for program in self.world.setup(kit) if self.world.setup is not None else ():
             program.run(server)
         sides = self.sides
         keyspace = sides.keyspace(sides.part(part) for part in parts_of(capture(server))[0])
@@ -357,7 +372,7 @@ class Model:
             local = self.locals[number]
             actor = self.kinds[local.kind]
             resting = local.program is None
-            ways = [] if resting else self._choose(local.kind, actor.crashed(self.kit, local.memory))
+            ways = [] if resting else self._choose(local.kind, actor.crashed(self.kits[local.kind], local.memory))
             label = Label("crash", number, fault=Fault.CRASH)
             found = tuple((way.local, self.labels.number(replace(label, choice=way.choice))) for way in ways)
             found = self._crashes[number] = () if [way.local for way in ways] == [number] else found
@@ -405,14 +420,16 @@ class Model:
                     self.witnesses.add("a poison appeared")
                     found.append(self._outside_call(side, Label("poison", what=poison.what, fault=fault), call))
         elif fault is Fault.SCRIPT_FLUSH:
-            everything = sides.caches.number(frozenset(script.name for script in self.bench.server.scripts))
+            sets = [self.bench.server.scripts, *(kit.server.scripts for kit in self.kits)]
+            texts = frozenset(self.texts.number(script) for scripts in sets for script in scripts)
+            everything = sides.caches.number(texts)
             if cache != everything:
                 label = self.labels.number(Label("script flush", fault=fault))
                 found.append(Outcome(sides.number(keyspace, everything, facts), -1, label))
         return tuple(found)
 
     def _outside_call(self, side: int, label: Label, call: Call[Any]) -> Outcome:
-        request = self._request((call,))
+        request = self._request((call,), False, self.bench.server.scripts)
         made = self._effect(side, request)
         after, wrong = self._judge(side, self._move(side, made, request, None, label.kind), made)
         return Outcome(after, -1, self.labels.number(replace(label, request=request)), wrong)
@@ -429,17 +446,19 @@ class Model:
     def moved(self, actor: str, label: Label, before: int, after: int) -> Moved:
         """A move from one world-side to another, as a history tells it."""
         local = self.locals[label.local] if label.local >= 0 else None
-        calls: tuple[tuple[Call[Any], Reply], ...] = ()
-        if local is not None and local.request is not None and label.made:
-            calls = tuple(zip(local.request.calls, self._make(before, local).replies, strict=True))
-        elif label.request is not None:
-            calls = tuple(zip(label.request.calls, self._effect(before, label.request).replies, strict=True))
+        request = label.request
+        replies: Replies = ()
+        if local is not None and label.made:
+            request, replies = local.request, self._make(before, local).replies
+        elif request is not None:
+            replies = self._effect(before, request).replies
         return Moved(
             actor=actor,
             kind=label.kind,
             operation="" if local is None or local.program is None else local.program.name,
             trip=0 if local is None else len(local.past) + 1,
-            calls=calls,
+            calls=() if request is None else tuple(zip(request.calls, replies, strict=True)),
+            scripts=self.bench.server.scripts if request is None else request.scripts,
             before=self.view(before).snapshot,
             after=self.view(after).snapshot,
             choice=label.choice,
@@ -462,7 +481,7 @@ class Model:
         assert request is not None
         keyspace, cache, _ = self.sides.sides[side]
         one_by_one = not (request.atomic or self.flush_is_one_move or local.again)
-        if one_by_one and request.scripts & self.sides.caches[cache]:
+        if one_by_one and request.texts & self.sides.caches[cache]:
             return Made((NOSCRIPT,), keyspace, cache)
         return self._effect(side, request)
 
@@ -476,14 +495,15 @@ class Model:
         key = (given, request.number)
         known = self._effects.get(key)
         if known is None or not self.remembers:
-            made = self.bench.make(tuple(sides.parts[n] for n in given), request.calls, request.atomic)
+            parts = tuple(sides.parts[n] for n in given)
+            made = self.bench.make(parts, request.calls, atomic=request.atomic, scripts=request.scripts)
             known = (made.replies, tuple(map(sides.part, made.parts)), made.metrics)
             self._effects[key] = known
         replies, then, metrics = known
         if then != given:
             keyspace = sides.keyspace((*(n for n in sides.keyspaces[keyspace] if n not in given), *then))
-        if request.scripts & sides.caches[cache]:
-            cache = sides.caches.number(sides.caches[cache] - request.scripts)
+        if request.texts & sides.caches[cache]:
+            cache = sides.caches.number(sides.caches[cache] - request.texts)
         return Made(replies, keyspace, cache, metrics)
 
     def _move(
@@ -495,7 +515,7 @@ class Model:
             tuple(zip(request.calls, made.replies, strict=True)),
             self.view(side),
             self.sides.view(made.keyspace),
-            self.bench.server.scripts,
+            request.scripts,
             made.metrics,
             local is not None and _began_paused(local),
             ended,

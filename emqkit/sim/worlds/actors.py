@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from emqkit.errors import JobGone, NotDead, ReplyLost
@@ -17,6 +17,7 @@ from emqkit.flows import Flow, Flows
 from emqkit.jobs import Claim, Jobs
 from emqkit.keyspace import FAR_MS
 from emqkit.pump import Pump
+from emqkit.scripts import ScriptSet
 from emqkit.servers.base import Server
 from emqkit.wire import Done, Program
 
@@ -39,12 +40,17 @@ Role = Literal["worker", "reaper", "pump", "promoter", "producer", "operator", "
 
 
 class Kit:
-    """The operations of one server, as actors use them; the same objects every time, so that programs compare equal."""
+    """The operations of one server, as actors use them; the same objects every time, so that programs compare equal.
 
-    def __init__(self, server: Server) -> None:
-        self.server = server
-        self.jobs = Jobs(server)
-        self.flows = Flows(server)
+    Args:
+        server: where the actor's calls are made.
+        scripts: the set they mean, if that is not the server's.
+    """
+
+    def __init__(self, server: Server, scripts: ScriptSet | None = None) -> None:
+        self.server = server if scripts is None else server.with_scripts(scripts)
+        self.jobs = Jobs(self.server)
+        self.flows = Flows(self.server)
         self._pumps: dict[tuple[str, int], Pump] = {}
 
     def pump(self, queue: str, batch: int = 100) -> Pump:
@@ -72,9 +78,15 @@ REST = (Choice(None),)
 
 @dataclass(frozen=True)
 class Actor(ABC):
-    """What every actor has; a user's own derives from this and is frozen, so that equal actors are interchangeable."""
+    """What every actor has; a user's own derives from this and is frozen, so that equal actors are interchangeable.
+
+    Attributes:
+        scripts: the script set its calls mean, where that is not the one that is explored: a fleet may be mixed.
+    """
 
     role: ClassVar[Role] = "other"
+
+    scripts: ScriptSet | None = field(default=None, kw_only=True)
 
     @property
     def title(self) -> str:

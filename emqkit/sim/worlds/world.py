@@ -98,8 +98,10 @@ class World:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """What each actor is called in a history: its title, numbered where several have the same."""
-        titles = [actor.title for actor in self.actors]
+        """What each actor is called in a history: its title, with its own script set, numbered where equal."""
+        titles = [
+            actor.title if actor.scripts is None else f"{actor.title} on {actor.scripts.name}" for actor in self.actors
+        ]
         return tuple(
             title if titles.count(title) == 1 else f"{title} {titles[: n + 1].count(title)}"
             for n, title in enumerate(titles)
