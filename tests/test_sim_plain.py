@@ -110,8 +110,8 @@ SMALL: dict[str, tuple[World, int, int]] = {
             Repeating("caretaker", tidying(True)),
             Worker("orders", "fail"),
         ),
-        0,
-        0,
+        195,
+        623,
     ),
     "poison": (
         world(FAR, Faults(poisons=1, poison=(UNDELIVERABLE, SPOILT)), Worker("stock"), PumpActor("stock")),

@@ -6,7 +6,6 @@ anything twice: a lost reply is the caller's to judge (`ReplyLost`), not the cli
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -157,12 +156,6 @@ class Server:
     def _lost(self, commands: Sequence[tuple[bytes, ...]], answered: int, what: str, error: Exception) -> ReplyLost:
         """What to say when so many of the commands were answered and then no more."""
         return ReplyLost(self.url, what)
-
-    def with_scripts(self, scripts: ScriptSet) -> Self:
-        """The same place, seen by somebody whose calls mean the scripts of another set."""
-        other = copy.copy(self)
-        other.scripts = scripts
-        return other
 
     # --- life -------------------------------------------------------------------------------------------------------
 

@@ -9,9 +9,10 @@ from typing import Any
 from emqkit.arguments import whole
 from emqkit.errors import BadArgument
 from emqkit.scripts import ScriptSet
-from emqkit.servers import Server, open_server, scratch_for
+from emqkit.servers import Server, open_server
 from emqkit.sim.promises import PROMISES, Promise
 from emqkit.sim.report import Result
+from emqkit.sim.search.bench import place_for
 from emqkit.sim.search.explore import MOST_STATES, Explorer, Progress
 from emqkit.sim.search.walk import Replay, walk_along
 from emqkit.sim.worlds.mistakes import MISTAKES, Mistake
@@ -103,7 +104,7 @@ def explore(
     base = opened if opened is not None else server
     assert isinstance(base, Server)
     try:
-        with scratch_for(base, script_set) as place:
+        with place_for(world, base, script_set) as place:
             explorer = Explorer(world, place, promises)
             explorer.search(max_states=max_states, max_depth=max_depth, until=until, progress=progress)
             return Result.of(explorer)

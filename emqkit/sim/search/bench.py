@@ -9,11 +9,13 @@ from typing import Any
 from emqkit.errors import EmqError
 from emqkit.keyspace import Keyspace, Part, home, parts_of
 from emqkit.scripts import ScriptSet
-from emqkit.servers.base import Server
+from emqkit.scripts.released import foreign
+from emqkit.servers import Server, scratch_for
+from emqkit.sim.worlds.world import World
 from emqkit.snapshot import Snapshot, capture_call, read_capture, restore_call
 from emqkit.wire import Call, ErrorReply, Flush, Reply
 
-__all__ = ["Bench", "Effect", "StrayWrite"]
+__all__ = ["Bench", "Effect", "StrayWrite", "place_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,21 @@ class StrayWrite(EmqError):
     def __init__(self, call: str, queues: Iterable[str]) -> None:
         named = ", ".join(sorted(repr(queue) for queue in queues))
         super().__init__(f"{call} wrote keys of {named}, which it was not given. A script may touch its own slot only.")
+
+
+def place_for(world: World, server: Server, scripts: ScriptSet | None = None) -> Server:
+    """A private, empty place for a world, which the caller closes: a sandbox, if any script in it is not the kit's own.
+
+    Args:
+        world: whose actors may carry script sets of their own.
+        server: beside which one.
+        scripts: what calls mean where an actor says nothing else; the server's own set without it.
+    """
+    scripts = server.scripts if scripts is None else scripts
+    sets = (scripts, *(actor.scripts for actor in world.actors if actor.scripts is not None))
+    place = scratch_for(server, next(filter(foreign, sets), scripts))
+    place.scripts = scripts
+    return place
 
 
 class Bench:
@@ -68,22 +85,25 @@ class Bench:
         target = parts[0].snapshot if len(parts) == 1 else Keyspace(parts).snapshot
         before = restore_call(target, self._held)
         self.calls += len(calls)
-        server = self.server if scripts is None else self.server.with_scripts(scripts)
         self._held = None  # until the capture has answered, nobody knows
-        if atomic:
-            _answered(self.server.round_trip(Flush((before,)))[0], before)
-            replies = server.round_trip(Flush(calls, atomic=True))
-            (read,) = self.server.round_trip(Flush((capture_call(),)))
-        else:
-            first, *rest, read = server.round_trip(Flush((before, *calls, capture_call())))
-            _answered(first, before)
-            replies = tuple(rest)
+        own, self.server.scripts = self.server.scripts, scripts or self.server.scripts
+        try:
+            if atomic:
+                _answered(self.server.round_trip(Flush((before,)))[0], before)
+                replies = self.server.round_trip(Flush(calls, atomic=True))
+                (read,) = self.server.round_trip(Flush((capture_call(),)))
+            else:
+                first, *rest, read = self.server.round_trip(Flush((before, *calls, capture_call())))
+                _answered(first, before)
+                replies = tuple(rest)
+        finally:
+            self.server.scripts = own
         after = read_capture(read)
         self._held = after
         found, metrics = parts_of(after)
-        own = home(calls)
+        queue = home(calls)
         given = {part.queue: part for part in parts}
-        if own is not None and (stray := [p.queue for p in found if p.queue != own and given.get(p.queue) != p]):
+        if queue is not None and (stray := [p.queue for p in found if p.queue != queue and given.get(p.queue) != p]):
             raise StrayWrite(", ".join(call.verb for call in calls), stray)
         return Effect(replies, found, bool(metrics))
 

@@ -16,10 +16,10 @@ from typing import Any
 
 from emqkit.errors import BadArgument
 from emqkit.scripts import ScriptSet
-from emqkit.servers import Server, open_server, scratch_for
+from emqkit.servers import Server, open_server
 from emqkit.sim.history import History, Moved
 from emqkit.sim.promises import PROMISES, Promise
-from emqkit.sim.search.bench import Bench
+from emqkit.sim.search.bench import Bench, place_for
 from emqkit.sim.search.interner import Held
 from emqkit.sim.search.model import FROM_OUTSIDE, OF_ACTORS, Label, Model, Outcome
 from emqkit.sim.worlds.faults import Fault
@@ -72,7 +72,7 @@ class Walker:
     ) -> None:
         self.world = world
         self.promises = promises
-        self.place = scratch_for(server, scripts)
+        self.place = place_for(world, server, scripts)
         self.model = Model(world, Bench(self.place), promises, remembers=False, confined=False)
         self.side, begins = self.model.start()
         self.places = [ways[0] for ways in begins]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -48,7 +49,10 @@ class Kit:
     """
 
     def __init__(self, server: Server, scripts: ScriptSet | None = None) -> None:
-        self.server = server if scripts is None else server.with_scripts(scripts)
+        self.server = server
+        if scripts is not None:
+            self.server = copy(server)  # the same place, where calls mean other scripts
+            self.server.scripts = scripts
         self.jobs = Jobs(self.server)
         self.flows = Flows(self.server)
         self._pumps: dict[tuple[str, int], Pump] = {}
