@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from emqkit.errors import UnsuitableServer
 from emqkit.servers import Server, open_server
+from emqkit.servers.embedded import find_wheel
 
 if TYPE_CHECKING:
     from lab import Lab
@@ -61,6 +62,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 # --- servers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def wheel() -> str:
+    """The name of an installed Valkey, which a sandbox needs; skips, saying why, where there is none."""
+    try:
+        return find_wheel().name
+    except UnsuitableServer as missing:
+        pytest.skip(f"no sandbox here: {missing}")
 
 
 @pytest.fixture(scope="session")

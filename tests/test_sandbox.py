@@ -27,7 +27,7 @@ from emqkit.errors import (
 from emqkit.scripts import Script, ScriptSet, lua_folder
 from emqkit.scripts.released import HASHES, foreign, listing
 from emqkit.servers import Server, embedded, open_server, scratch_for
-from emqkit.servers.embedded import find_wheel, start_process
+from emqkit.servers.embedded import start_process
 from emqkit.servers.sandbox import CONFINEMENT, Sandbox, open_sandbox
 from emqkit.sim.catalogue import replay
 from emqkit.stepper import machine as stepper_machine
@@ -38,20 +38,10 @@ LOOP = "while true do end"
 
 
 @pytest.fixture
-def sandbox() -> Iterator[Sandbox]:
-    """A sandbox without scripts; skips, saying why, where there is none."""
-    try:
-        opened = open_sandbox(NOTHING)
-    except ForeignLua as missing:
-        pytest.skip(f"no sandbox here: {missing}")
-    with opened:
+def sandbox(wheel: str) -> Iterator[Sandbox]:
+    """A sandbox without scripts."""
+    with open_sandbox(NOTHING) as opened:
         yield opened
-
-
-@pytest.fixture
-def wheel(sandbox: Sandbox) -> str:
-    """The name of an installed server; skips where there is none."""
-    return sandbox.process.wheel.name
 
 
 def evaluated(server: Server, lua: str, *more: str) -> Reply:
@@ -139,19 +129,13 @@ def test_no_other_server_runs_it_not_even_by_eval(server: Server, queue: str) ->
     for verb, words in (("EVAL", (b"return 1", b"0")), ("eval", (b"return 1", b"0")), ("SCRIPT", (b"LOAD", b"return"))):
         with pytest.raises(ForeignLua):
             server.round_trip(Flush((command(verb, (), words, lambda reply: reply),)))
-    stepped = step("return 1", [], [], server) if sandboxed() else None
-    if stepped is not None:
-        assert (stepped.server_kind, stepped.agrees) == ("sandbox", True)
-        with pytest.raises(ForeignLua):
-            stepped.commit(server)
 
 
-def sandboxed() -> bool:
-    try:
-        find_wheel()
-    except UnsuitableServer:
-        return False
-    return True
+def test_what_was_stepped_in_a_sandbox_is_not_committed_elsewhere(server: Server, wheel: str) -> None:
+    stepped = step("return 1", [], [], server)
+    assert (stepped.server_kind, stepped.agrees) == ("sandbox", True)
+    with pytest.raises(ForeignLua):
+        stepped.commit(server)
 
 
 def test_a_sandbox_is_where_a_foreign_script_is_committed(wheel: str) -> None:

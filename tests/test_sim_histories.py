@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from emqkit.__main__ import main
 from emqkit.errors import BadArgument
+from emqkit.scripts import ScriptSet, lua_folder
 from emqkit.servers import Server, open_server
 from emqkit.sim import SCENARIOS, Result, explore, promises, scenario, verdicts
 from emqkit.sim.catalogue import explore_mistake, mistake, replay
@@ -127,6 +129,126 @@ def test_a_file_that_is_no_history_is_refused(tmp_path: Path) -> None:
     for file in ("no.json", "missing.json"):
         with pytest.raises(BadArgument, match="history file"):
             load(tmp_path / file)
+
+
+@pytest.fixture(scope="module")
+def text(fake: Server) -> str:
+    """A history as its file holds it."""
+    return json.dumps(explore("two-pumps", server=fake).violations[0].history.as_json())
+
+
+@pytest.fixture
+def saved(text: str) -> dict[str, Any]:
+    """The same, read, and this test's own."""
+    saved: dict[str, Any] = json.loads(text)
+    return saved
+
+
+def test_a_history_as_it_was_saved_is_one(saved: dict[str, Any], fake: Server) -> None:
+    assert replay(saved, server=fake).confirmed
+
+
+SPOILT: dict[str, Callable[[dict[str, Any]], object]] = {
+    "another format": lambda h: h.update(format="emqkit history 2"),
+    "a world that is a number": lambda h: h.update(scenario=7),
+    "a world that is a page": lambda h: h.update(scenario="x" * 1001),
+    "scripts in a list": lambda h: h.update(scripts=["published"]),
+    "no scripts": lambda h: h.update(scripts=""),
+    "a hash that is none": lambda h: h.update(scripts_sha="../" * 20),
+    "a promise that is none": lambda h: h.update(promise="P17"),
+    "a promise that is a list": lambda h: h.update(promise=["P3"]),
+    "faults in a list": lambda h: h.update(faults=[1]),
+    "an unknown fault": lambda h: h["faults"].update(floods=1),
+    "a fault too many": lambda h: h["faults"].update(crashes=16),
+    "half a fault": lambda h: h["faults"].update(crashes=0.5),
+    "a fault that is true": lambda h: h["faults"].update(crashes=True),
+    "no moves": lambda h: h.pop("moves"),
+    "moves in a text": lambda h: h.update(moves="call"),
+    "moves without end": lambda h: h.update(moves=h["moves"] * 2000),
+    "a move that is a text": lambda h: h["moves"].append("call"),
+    "a move by nobody": lambda h: h["moves"][0].pop("actor"),
+    "a move by a page": lambda h: h["moves"][0].update(actor="x" * 1001),
+    "a move of a list": lambda h: h["moves"][0].update(what=["x"]),
+    "a fault of a move that is a text": lambda h: h["moves"][0].update(fault="yes"),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
+def test_each_field_of_a_history_is_what_it_should_be_or_nothing_is_made(
+    spoil: Callable[[dict[str, Any]], object], saved: dict[str, Any], tmp_path: Path, fake: Server
+) -> None:
+    spoil(saved)
+    (tmp_path / "h.json").write_text(json.dumps(saved))
+    with pytest.raises(BadArgument, match="is no emqkit history: "):
+        load(tmp_path / "h.json")
+    with pytest.raises(BadArgument, match="is no history: "):
+        replay(saved, server=fake)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "1" * 10_000, "\ud800", "x" * (16 << 20) + "xx"], ids=len)
+def test_a_file_that_is_a_bomb_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "h.json").write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(BadArgument, match="is no emqkit history"):
+        load(tmp_path / "h.json")
+
+
+def test_a_history_names_no_folder_of_lua_and_no_way_to_one(
+    saved: dict[str, Any], tmp_path: Path, fake: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "claim.lua").write_text(
+        (lua_folder() / "claim.lua").read_text().replace("-- move: take", "--\n-- move: take")
+    )
+    monkeypatch.chdir(tmp_path)
+    for name in (str(folder), "mine", "./mine", "zoo", "tools", "zoo/../../mine", "../lua"):
+        with pytest.raises(BadArgument, match=r"is no set that ships; .*--scripts FOLDER"):
+            replay({**saved, "scripts": name}, server=fake)
+
+
+def test_what_a_history_says_is_said_back_without_control_characters(
+    saved: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for spoilt in (
+        {"scenario": "\x1b[2J"},
+        {"scripts": "\x1b[2J"},
+        {"moves": [{**saved["moves"][0], "actor": "\x1b[2J\r\n"}]},
+        {"promise": "\x1b[2J"},
+    ):
+        (tmp_path / "h.json").write_text(json.dumps({**saved, **spoilt}))
+        assert main(["replay", str(tmp_path / "h.json")]) == 2
+        said = "".join(capsys.readouterr())
+        assert said.replace("\n", "").isprintable(), said
+
+
+def test_a_history_of_ones_own_world_is_replayed_in_that_world(fake: Server, tmp_path: Path) -> None:
+    mine = replace(scenario("two-pumps"), name="my two pumps")
+    saved = load(save(explore(mine, server=fake).violations[0].history, tmp_path / "mine.json"))
+    assert replay(saved, world=mine, server=fake).confirmed
+    with pytest.raises(BadArgument, match=r"'my two pumps' is not listed, .*replay\(saved, world=…\)"):
+        replay(saved, server=fake)
+    with pytest.raises(BadArgument, match="'lapses' is not where this history was found"):
+        replay(saved, world=scenario("lapses"), server=fake)
+
+
+def test_a_history_of_ones_own_scripts_is_replayed_with_them_and_knows_them_again(
+    wheel: str, fake: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    no_signal = ScriptSet.load("zoo/no-signal")["complete"].source + "\n"
+    (folder / "complete.lua").write_text(no_signal)
+    found = explore(mistake("no-signal").world, scripts=str(folder), server=fake, until="P3")
+    file = str(tmp_path / "h.json")
+    assert found.verdicts["P3"].violation is not None
+    saved = load(save(found.verdicts["P3"].violation.history, file))
+    assert (saved["scripts"], len(saved["scripts_sha"])) == ("mine", 40)
+    assert main(["replay", file]) == 2
+    assert main(["replay", file, "--scripts", str(folder)]) == 1
+    assert "not the scripts" not in capsys.readouterr().err
+    (folder / "complete.lua").write_text(no_signal + "\n")
+    assert main(["replay", file, "--scripts", str(folder)]) == 1
+    assert "These are not the scripts that this history was made with." in capsys.readouterr().err
 
 
 def test_a_history_that_another_set_does_not_follow_is_not_confirmed(fake: Server) -> None:

@@ -13,9 +13,9 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-from emqkit.scripts import Script, ScriptSet, shipped
+from emqkit.scripts import Script, ScriptSet, lua_folder, patches, shipped
 
-__all__ = ["HASHES", "foreign", "is_released", "listing"]
+__all__ = ["HASHES", "foreign", "is_released", "listing", "shipped_sets"]
 
 HASHES = Path(__file__).with_name("released.txt")
 """One line a text: its SHA-1, by which a server calls it too, and where it lies. `make hashes` writes it."""
@@ -29,6 +29,13 @@ def is_released(script: Script | bytes) -> bool:
 def foreign(scripts: ScriptSet) -> tuple[Script, ...]:
     """The scripts of a set that are not the kit's own."""
     return tuple(script for script in scripts if not is_released(script))
+
+
+def shipped_sets() -> frozenset[str]:
+    """The names by which data may ask for a script set: those the kit comes with, and no path."""
+    root = lua_folder()
+    folders = (path.name for path in root.iterdir() if path.is_dir() and path.name not in ("zoo", "tools"))
+    return frozenset(("published", *folders, *(f"zoo/{patch.name}" for patch in patches())))
 
 
 def listing() -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
 from emqkit.arguments import whole
 from emqkit.errors import BadArgument
 from emqkit.scripts import ScriptSet
+from emqkit.scripts.released import shipped_sets
 from emqkit.servers import Server, open_server
+from emqkit.sim.history import wrong_with
 from emqkit.sim.promises import PROMISES, Promise
 from emqkit.sim.report import Result
 from emqkit.sim.search.bench import place_for
@@ -119,20 +122,41 @@ def explore_mistake(one: Mistake, *, server: Server | str | None = None) -> Resu
 
 
 def replay(
-    saved: dict[str, Any], *, scripts: str | ScriptSet | None = None, server: Server | str | None = None
+    saved: dict[str, Any],
+    *,
+    scripts: str | ScriptSet | None = None,
+    server: Server | str | None = None,
+    world: World | None = None,
 ) -> Replay:
     """Make the moves of a saved history again, every call really, on a scratch place of a server.
 
+    What was saved is data: it names a world that is listed and a script set that ships, and nothing else of it is
+    believed. A world of your own, and scripts of your own, you hand over yourself.
+
     Args:
         saved: what `history.load` read.
-        scripts: another script set than the one it was found with: does that one break, too?
+        scripts: another script set than the one it was found with: does that one break, too? One that does not ship has
+            to be handed over here; `Replay.same_scripts` says whether it is the one the history was made with.
         server: where; `fake://` if left out.
+        world: the world it was found in, if that is not a listed one.
 
     Raises:
-        BadArgument: its scenario is not one of the listed ones.
+        BadArgument: it is no history, its scenario is not listed and not that of `world`, or its scripts do not ship.
     """
-    world = scenario(saved["scenario"])
+    if wrong := wrong_with(saved):
+        raise BadArgument("saved", type(saved).__name__, f"is no history: {wrong}")
+    named: str = saved["scenario"]
+    if world is not None and world.name != named:
+        raise BadArgument("world", world.name, f"is not where this history was found, which is {named!r}")
+    try:
+        found = world or scenario(named)
+    except BadArgument:
+        why = "is not listed, so it is a world of somebody's own: hand it over, replay(saved, world=…)"
+        raise BadArgument("scenario", named, why) from None
     given: dict[str, int] = saved["faults"]
-    world = world.with_faults(**given)
+    if scripts is None and saved["scripts"] not in shipped_sets():
+        why = "is no set that ships; hand over the one it was made with: --scripts FOLDER, or replay(saved, scripts=…)"
+        raise BadArgument("script set", saved["scripts"], why)
     script_set = scripts if isinstance(scripts, ScriptSet) else ScriptSet.load(scripts or saved["scripts"])
-    return walk_along(world, saved["moves"], saved["promise"], script_set, server)
+    done = walk_along(found.with_faults(**given), saved["moves"], saved["promise"], script_set, server)
+    return replace(done, same_scripts=script_set.sha == saved.get("scripts_sha", script_set.sha))

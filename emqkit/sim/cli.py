@@ -45,7 +45,9 @@ def declare_explore(parser: argparse.ArgumentParser) -> None:
 def declare_replay(parser: argparse.ArgumentParser) -> None:
     """The arguments of `emqkit replay`."""
     parser.add_argument("file", metavar="FILE", help="a history that emqkit explore --save wrote")
-    parser.add_argument("--scripts", metavar="SET", help="another script set than the history's own")
+    parser.add_argument(
+        "--scripts", metavar="SET", help="another script set than the history's own, or that one, if it does not ship"
+    )
     parser.add_argument("--server", metavar="URL", help="where calls are made; its scratch place is used (fake://)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -184,6 +186,8 @@ def run_replay(arguments: argparse.Namespace) -> int:
     except EmqError as error:
         print(error, file=sys.stderr)
         return 2
+    if not done.same_scripts:
+        print("These are not the scripts that this history was made with.", file=sys.stderr)
     if arguments.json:
         print(json.dumps({"confirmed": done.confirmed, "says": done.says, "moves": len(done.history)}, indent=1))
     else:

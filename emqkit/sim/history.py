@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,7 @@ from typing import Any
 from emqkit.errors import BadArgument, ReplyLost
 from emqkit.scripts import ScriptSet
 from emqkit.servers.base import ServerKind
+from emqkit.sim.promises import names
 from emqkit.sim.worlds.faults import BUDGETS
 from emqkit.sim.worlds.world import World
 from emqkit.snapshot import Snapshot
@@ -27,7 +29,12 @@ from emqkit.words.text import short
 __all__ = ["History", "Moved", "load", "save"]
 
 FORMAT = "emqkit history 1"
-NEEDED: dict[str, type] = {"scenario": str, "scripts": str, "faults": dict, "promise": str, "moves": list}
+LARGEST_FILE = 16 << 20
+"""Bytes of a history's file; one of a thousand moves has a quarter of a million."""
+MOST_MOVES = 10_000
+LONGEST = 1000
+"""Characters of a name or a label."""
+SHA = re.compile(r"[0-9a-f]{40}")
 NEXT = {
     "it succeeds": "Its work will succeed.",
     "it fails": "Its work will fail.",
@@ -190,6 +197,7 @@ class History:
             "format": FORMAT,
             "scenario": self.world.name,
             "scripts": self.scripts.name,
+            "scripts_sha": self.scripts.sha,
             "faults": dict(zip(BUDGETS, self.world.faults.budget, strict=True)),
             "promise": self.promise,
             "says": self.says,
@@ -225,17 +233,58 @@ def save(history: History, path: str | os.PathLike[str]) -> Path:
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a saved history. Raises `BadArgument` when the file is none."""
+    """Read a saved history. Nothing in it is run. Raises `BadArgument` when the file is none."""
+
+    def none(why: str) -> BadArgument:
+        return BadArgument("history file", str(path), why)
+
     try:
-        saved = json.loads(Path(path).read_text(encoding="utf-8"))
+        with open(path, "rb") as file:
+            text = file.read(LARGEST_FILE + 1)
+        if len(text) > LARGEST_FILE:
+            raise none(f"is no emqkit history: it is larger than {LARGEST_FILE >> 20} MB")
+        saved = json.loads(text.decode("utf-8"))
     except OSError as error:
-        raise BadArgument("history file", str(path), f"cannot be read: {error.strerror}") from None
-    except ValueError:
-        raise BadArgument("history file", str(path), "is no emqkit history: it is not JSON") from None
-    if not isinstance(saved, dict) or saved.get("format") != FORMAT or not saved.keys() >= NEEDED.keys():
-        why = "is no emqkit history; `emqkit explore SCENARIO --save FILE` writes such files"
-        raise BadArgument("history file", str(path), why)
-    for name, kind in NEEDED.items():
-        if not isinstance(saved[name], kind):
-            raise BadArgument("history file", str(path), f"is no emqkit history: its {name} cannot be read")
-    return saved
+        raise none(f"cannot be read: {error.strerror}") from None
+    except RecursionError:
+        raise none("is no emqkit history: it is nested too deep") from None
+    except ValueError as error:
+        if isinstance(error, BadArgument):
+            raise
+        raise none("is no emqkit history: it is not JSON") from None
+    if wrong := wrong_with(saved):
+        raise none(f"is no emqkit history: {wrong}; `emqkit explore SCENARIO --save FILE` writes such files")
+    return dict(saved)
+
+
+def wrong_with(saved: object) -> str:
+    """Why this is not what `History.as_json` makes; nothing if it is."""
+    if not isinstance(saved, dict) or saved.get("format") != FORMAT:
+        return f"it does not say {FORMAT!r}"
+    for name in ("scenario", "scripts"):
+        if not _is_text(saved.get(name)) or not saved[name]:
+            return f"its {name} cannot be read"
+    if not isinstance(sha := saved.get("scripts_sha", "0" * 40), str) or not SHA.fullmatch(sha):
+        return "its scripts_sha cannot be read"
+    if saved.get("promise") not in ("", *names()):
+        return "its promise is none of ours"
+    faults = saved.get("faults")
+    if not isinstance(faults, dict) or not faults.keys() <= set(BUDGETS) or not all(map(_is_budget, faults.values())):
+        return "its faults cannot be read"
+    moves = saved.get("moves")
+    if not isinstance(moves, list) or len(moves) > MOST_MOVES:
+        return f"its moves are no list of up to {MOST_MOVES}"
+    for number, move in enumerate(moves, start=1):
+        if not isinstance(move, dict) or not all(_is_text(move.get(n)) for n in ("actor", "kind", "choice", "what")):
+            return f"its move {number} cannot be read"
+        if not isinstance(move.get("fault"), bool):
+            return f"its move {number} does not say whether it is a fault"
+    return ""
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST
+
+
+def _is_budget(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 16

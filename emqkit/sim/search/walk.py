@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from emqkit.errors import BadArgument
+from emqkit.errors import BadArgument, printable
 from emqkit.scripts import ScriptSet
 from emqkit.servers import Server, open_server
 from emqkit.sim.history import History, Moved
@@ -144,11 +144,13 @@ class Replay:
         history: the moves as they were made this time.
         confirmed: whether the promise broke again.
         says: what is broken, or at which move the replay could not go on.
+        same_scripts: whether the scripts are those the history was made with.
     """
 
     history: History
     confirmed: bool
     says: str
+    same_scripts: bool = True
 
 
 def walk_along(
@@ -168,7 +170,8 @@ def walk_along(
             for n, move in enumerate(moves, start=1):
                 option = next((option for option in walker.options() if _fits(option, move, walker)), None)
                 if option is None:
-                    says = f"move {n} cannot be made: {move['actor'] or move['kind']} goes another way here"
+                    who = printable(move["actor"] or move["kind"])
+                    says = f"move {n} cannot be made: {who} goes another way here"
                     return Replay(walker.history(), False, says)
                 walker.take(option)
                 broken = next((says for name, says in option.wrong if name == promise), "")
