@@ -754,6 +754,7 @@ def test_a_server_that_is_gone_leaves_every_flow_absent_or_as_it_was(flows: Flow
 # --- a set that takes the policy inside -------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("wheel")
 def test_a_set_that_declares_policy_tokens_gets_them_in_the_script_and_no_hset_follows(
     flows: Flows, queues: Callable[..., str]
 ) -> None:

@@ -72,6 +72,7 @@ def test_the_scripts_are_the_published_ones_unless_told() -> None:
         assert server.scripts.name == "published"
 
 
+@pytest.mark.usefixtures("wheel")
 def test_a_folder_of_ones_own_lies_over_the_published_set(tmp_path: Path) -> None:
     source = (lua_folder() / "enqueue.lua").read_text()
     (tmp_path / "enqueue.lua").write_text(source.replace("'attempts', '0'", "'attempts', '5'"))
@@ -96,6 +97,7 @@ def test_a_set_that_is_not_there_and_one_that_cannot_be_read_are_said(tmp_path: 
         open_server("fake://", scripts=str(tmp_path))
 
 
+@pytest.mark.usefixtures("wheel")
 def test_two_servers_with_different_sets_do_not_mix_them_up(tmp_path: Path, server: Server, queue: str) -> None:
     source = (lua_folder() / "enqueue.lua").read_text()
     (tmp_path / "enqueue.lua").write_text(source.replace("return 1", "return 0"))

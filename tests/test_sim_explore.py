@@ -191,6 +191,7 @@ def test_a_multi_is_one_move(fake: Server) -> None:
     assert [gap for gap in together.gaps if gap.before == "enqueue_flow" and gap.after == "HSET"] == []
 
 
+@pytest.mark.usefixtures("wheel")
 def test_a_script_that_writes_another_slot_is_caught(fake: Server, tmp_path: Any) -> None:
     source = ScriptSet.load("published")["claim"].source
     stray = source.replace("-- move: take", "redis.call('SET', 'emq:{elsewhere}:job:x', 1)\n-- move: take")
@@ -404,6 +405,7 @@ def test_bottom_components_are_what_no_fault_free_move_leaves() -> None:
 # --- worlds of one's own ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("wheel")
 def test_a_folder_of_ones_own_lua_is_explored_with_the_same_call(fake: Server, tmp_path: Any) -> None:
     source = ScriptSet.load("published")["claim"].source.replace("ZPOPMIN", "ZPOPMAX")
     (tmp_path / "claim.lua").write_text(source)

@@ -678,6 +678,7 @@ def test_a_script_that_does_not_end_is_stopped(source: str) -> None:
     assert "was stopped in line" in stepped.sentence
 
 
+@pytest.mark.usefixtures("wheel")
 def test_a_pattern_that_spins_inside_c_is_stopped_by_the_deadline(server: Server, key: str) -> None:
     source = text(
         "redis.call('SET', KEYS[1], 'v')",

@@ -533,6 +533,7 @@ def test_a_parent_that_the_script_put_into_pending_is_not_called_held() -> None:
     )
 
 
+@pytest.mark.usefixtures("wheel")
 def test_a_parent_or_child_without_a_row_or_place_is_told_as_such(tmp_path: Path) -> None:
     for old, new, words in (
         (HELD_ROW, "", "lands part of the flow of JOB…GLuC in orders: 2 children are claimable in pending, "
@@ -547,6 +548,7 @@ def test_a_parent_or_child_without_a_row_or_place_is_told_as_such(tmp_path: Path
         assert words in landed_with(edited(tmp_path, "enqueue_flow", old, new))
 
 
+@pytest.mark.usefixtures("wheel")
 def test_a_parent_held_across_queues_is_told_by_its_row(tmp_path: Path) -> None:
     scripts = edited(tmp_path, "hold_parent", HELD_ROW)
     flow = Flow("p", [Child("a", queue="payments")])
@@ -781,6 +783,7 @@ def test_the_counters_decay_names_the_calls_and_the_release(server: Server, queu
         figures.counter_decay(trace, queue, A)
 
 
+@pytest.mark.usefixtures("wheel")
 def test_the_counters_decay_reads_a_learners_header() -> None:
     source = ScriptSet.load("published")["flow_deliver"].source
     for old, new in (
