@@ -98,15 +98,21 @@ def test_a_budget_that_is_no_count_is_refused_in_words(count: str, capsys: pytes
     ("text", "says"),
     [
         ("# a page", "is no emqkit history: it is not JSON."),
-        ("{}", "is no emqkit history; `emqkit explore SCENARIO --save FILE` writes such files."),
+        (
+            "{}",
+            "is no emqkit history: it does not say 'emqkit history 1'; `emqkit explore SCENARIO --save FILE` writes "
+            "such files.",
+        ),
         (
             '{"format": "emqkit history 1"}',
-            "is no emqkit history; `emqkit explore SCENARIO --save FILE` writes such files.",
+            "is no emqkit history: its scenario cannot be read; `emqkit explore SCENARIO --save FILE` writes "
+            "such files.",
         ),
         (
             '{"format": "emqkit history 1", "scenario": "lapses", "scripts": "published", "faults": {}, '
             '"promise": "P3", "moves": 3}',
-            "is no emqkit history: its moves cannot be read.",
+            "is no emqkit history: its moves are no list of up to 10000; `emqkit explore SCENARIO --save FILE` writes "
+            "such files.",
         ),
         (None, "cannot be read: No such file or directory."),
     ],
