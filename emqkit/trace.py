@@ -92,7 +92,10 @@ class Trace:
         program: the operation with its arguments (`Trace.of` only).
         result: what the operation returned (`Trace.of` only).
         error: the exception it raised instead, or None (`Trace.of` only).
+        payloads: (id, payload) of jobs that are known from elsewhere (`Trace.assembled` only): what to call them.
     """
+
+    payloads: tuple[tuple[str, bytes], ...] = ()
 
     def __init__(self, server: Server, pattern: bytes = EVERYTHING) -> None:
         self.scripts: ScriptSet = server.scripts
@@ -141,9 +144,17 @@ class Trace:
         return trace
 
     @classmethod
-    def assembled(cls, scripts: ScriptSet, server_kind: ServerKind, initial: Snapshot, steps: Iterable[Step]) -> Trace:
+    def assembled(
+        cls,
+        scripts: ScriptSet,
+        server_kind: ServerKind,
+        initial: Snapshot,
+        steps: Iterable[Step],
+        payloads: Iterable[tuple[str, bytes]] = (),
+    ) -> Trace:
         """A trace of steps that are known already: how a history that was explored becomes one."""
         trace = cls.__new__(cls)
+        trace.payloads = tuple(payloads)
         trace.scripts = scripts
         trace.server_kind = server_kind
         trace.initial = initial

@@ -12,6 +12,7 @@ from ipywidgets import Button, Widget
 
 from emqkit import Child, Flow, Flows, Jobs, Minter, Pump, Trace, keys, open_server
 from emqkit.errors import BadArgument, IllFormedQueue, ReplyLost
+from emqkit.scripts import Script, ScriptSet
 from emqkit.servers import Server
 from emqkit.widgets import BulkLedger, CounterLab, OutboxLab, PumpCrashLab
 from emqkit.widgets.lab import Crashes, Lab, Table, Tape
@@ -142,7 +143,7 @@ def test_the_ledger_has_a_row_a_flow_in_input_order_with_what_landed(ledger: Bul
     assert [row.name for row in ledger.rows] == [f"order {n}" for n in range(1, 6)]
     assert [bool(row.reason) for row in ledger.rows] == [False, True, False, True, True]
     answer = ledger.tables()[1]
-    assert [row[0] for row in answer.rows] == ["JOB…GLuC", "JOB…GLuH"], "the landed parents, in input order"
+    assert [row[0] for row in answer.rows] == ["order 1", "order 3"], "the landed parents, in input order"
 
 
 def test_choosing_a_row_takes_the_player_to_that_flows_own_round_trips(ledger: BulkLedger) -> None:
@@ -150,10 +151,10 @@ def test_choosing_a_row_takes_the_player_to_that_flows_own_round_trips(ledger: B
     for row in ledger.rows:
         assert click(ledger, f"Flow {row.number}: {row.name}").startswith(f"Flow {row.number}, {row.name}: ")
         said[row.number] = ledger.player.sentence
-    assert said[1].startswith("enqueue_flow lands the flow of JOB…GLuC")
+    assert said[1].startswith("enqueue_flow lands the flow of order 1")
     assert said[2].startswith("enqueue_flow is refused because of USR…GLuC")
-    assert said[3].startswith("hold_parent lands JOB…GLuH")
-    assert said[4].startswith("hold_parent lands JOB…GLuJ")
+    assert said[3].startswith("hold_parent lands order 3")
+    assert said[4].startswith("hold_parent lands order 4")
     assert "refused" in said[5], "flow 5 sent nothing: the player stands where the batch stood"
     assert ledger.sentence.endswith("It has no round trip: it was refused before anything was sent.")
     trips = [row.trips for row in ledger.rows]
@@ -172,7 +173,7 @@ def test_a_retry_by_id_keeps_every_id_but_a_foreign_one_and_lands_what_was_held(
     flows, jobs = Flows(fresh), Jobs(fresh)
     assert jobs.state("orders", parent) == "awaiting_children" and flows.dependencies("orders", parent) == 2
     assert jobs.state("payments", row.landed_ids[2]) == "pending"
-    assert ledger.player.sentence.startswith("hold_parent lands JOB…GLuJ"), "the player is at the retry"
+    assert ledger.player.sentence.startswith("hold_parent finds order 4"), "the player is at the retry"
     assert ledger.player.frame.where.startswith("flows.add · round trip 1 of")
     assert click(ledger, "Retry by id") == "Flow 4, order 4, has landed: there is nothing to retry."
 
@@ -192,7 +193,7 @@ def test_a_retry_refused_later_than_before_leaves_what_it_landed_in_the_row(ledg
     worse = Flow(
         "order 2", [Child("pick", queue="labels"), Child("pack", queue="labels", id="ORD0KHTOWnGLuC")], id=row.parent_id
     )
-    assert ledger.retry(2, worse).startswith("Flow 2, order 2: held after 1 retry; parent JOB…GLuF and 1 of 2 children")
+    assert ledger.retry(2, worse).startswith("Flow 2, order 2: held after 1 retry; parent and 1 of 2 children")
 
 
 def test_a_retry_with_no_row_chosen_asks_for_one(ledger: BulkLedger) -> None:
@@ -237,10 +238,7 @@ def test_a_ledger_of_trees_finds_each_trees_round_trips(fresh: Server) -> None:
     plain = Flow("plain", [Child("pick")])
     ledger = BulkLedger(Trace.of(Flows(fresh).add_bulk.program("trees", [plain, tree, plain]), fresh))
     assert [row.outcome for row in ledger.rows] == ["landed", "held", "landed"]
-    assert (
-        ledger.rows[1].landed
-        == f"parent {ledger.rows[1].parent_id[:3]}…{ledger.rows[1].parent_id[-4:]} and 2 of 3 children"
-    )
+    assert ledger.rows[1].landed == "parent and 2 of 3 children"
     ledger.choose(2)
     assert ledger.player.sentence.startswith("hold_parent lands")
     assert ledger.retry(2).startswith("Flow 2, root: landed after 1 retry")
@@ -280,7 +278,7 @@ def test_three_completions_take_the_counter_to_zero_and_release_the_parent(count
     for left in (2, 1, 0):
         said = click(counter, "Complete the next child")
         assert f"the counter goes {left + 1} → {left}. The counter stands at {left} of 3" in said
-        assert counter.player.sentence.startswith("complete retires JOB…"), "the player is at the completion itself"
+        assert counter.player.sentence.startswith("complete retires item"), "the player is at the completion itself"
     assert said.endswith("the parent is released, in pending.")
     assert click(counter, "Complete the next child").startswith("No child is left to complete.")
     assert click(counter, "Complete with a stale token").startswith("No child is left whose lease could lapse.")
@@ -290,10 +288,10 @@ def test_the_same_completion_again_and_a_stale_one_change_nothing(counter: Count
     assert click(counter, "Complete the same again").startswith("Nothing was completed yet")
     counter.complete()
     assert click(counter, "Complete the same again").startswith(
-        "Completing JOB…GLuD once more is refused (JobGone): nothing changes, the counter does not move."
+        "Completing item 1 once more is refused (JobGone): nothing changes, the counter does not move."
     )
     assert click(counter, "Complete with a stale token").startswith(
-        "Completing JOB…GLuE with the stale token 1 is refused (StaleToken): nothing changes"
+        "Completing item 2 with the stale token 1 is refused (StaleToken): nothing changes"
     )
     assert "EMQSTALE complete token mismatch" in counter.player.sentence
     for _ in range(2):
@@ -344,6 +342,23 @@ def test_the_counter_takes_a_flow_of_ones_own_and_refuses_one_it_cannot_show(fre
         CounterLab(2, queue="a{b", server=fresh)
 
 
+def test_the_counter_lab_says_what_a_script_without_a_fence_did() -> None:
+    with open_server("fake://", scripts="zoo/no-fence") as mistaken:
+        lab = CounterLab(2, server=mistaken)
+        assert lab.stale() == (
+            "Completing item 1 with the stale token 1 is taken: something changes, the counter goes 2 → 1. "
+            "The counter stands at 1 of 2; the parent is held, in no set."
+        )
+        lab.close()
+
+
+def test_a_completion_that_is_refused_is_not_told_as_made(counter: CounterLab) -> None:
+    claim = counter._take()
+    assert claim is not None
+    counter.server.client.hset(keys.job("orders", claim.id), "attempts", "7")
+    assert counter.complete().startswith("Completing item 1 with token 1 is refused (StaleToken): nothing changes,")
+
+
 # --- outbox and policy ------------------------------------------------------------------------------------------------
 
 
@@ -373,8 +388,8 @@ def test_the_outbox_is_shown_field_by_field(box: OutboxLab) -> None:
     click(box, "Complete child 3")
     click(box, "Let child 2 die")
     assert box.tables()[0].rows == (
-        ("1", "completion", "orders", "JOB…GLuC", "JOB…GLuF", "–", "gift-wrap: done"),
-        ("2", "failure", "orders", "JOB…GLuC", "JOB…GLuE", "fp", "take from shelf: failed"),
+        ("1", "completion", "orders", "ship order 7", "gift-wrap", "–", "gift-wrap: done"),
+        ("2", "failure", "orders", "ship order 7", "take from shelf", "fp", "take from shelf: failed"),
     )
     box.server.client.rpush(keys.queue_key("stock", "flow:outbox"), b"nonsense")
     box.complete(1)
@@ -418,12 +433,53 @@ def test_all_three_done_and_swept_release_the_parent(box: OutboxLab) -> None:
     assert box.sweep() == "The Pump finds nothing to deliver. The parent is released; the outbox is empty."
 
 
+def test_the_lab_says_what_a_mistaken_script_did_and_not_what_it_should_have_done() -> None:
+    with open_server("fake://", scripts="zoo/no-signal") as mistaken:
+        box = OutboxLab(mistaken)
+        assert box.complete(1) == (
+            "Child 1, check address, is completed in orders: its parent is told at once. "
+            "The parent is held and waits for 2; the outbox is empty."
+        )
+        assert box.complete(2) == (
+            "Child 2, take from shelf, is completed in stock: its parent hears nothing. "
+            "The parent is held and waits for 2; the outbox is empty."
+        )
+        box.close()
+    with open_server("fake://") as proper:
+        box = OutboxLab(proper)
+        assert box.die(2) == (
+            "Child 2, take from shelf, dies in stock: a signal waits in the outbox of stock. "
+            "The parent is held and waits for 3; the outbox holds 1 signal."
+        )
+        box.close()
+
+
+@pytest.mark.usefixtures("wheel")
+def test_a_settlement_or_a_pass_that_is_refused_is_not_told_as_made(box: OutboxLab) -> None:
+    source = box.server.scripts["complete"].source.replace("if attempts ~= token then", "if id == ARGV[4] or base then")
+    refusing = ScriptSet("mine", {"complete": Script.parse(source, "mine/complete.lua")})
+    with open_server("fake://", scripts=box.server.scripts.overlay(refusing)) as mistaken:
+        strict = OutboxLab(mistaken)
+        assert strict.complete(1) == (
+            "Child 1, check address, is refused (StaleToken) in orders: its parent hears nothing. "
+            "The parent is held and waits for 3; the outbox is empty."
+        )
+        strict.close()
+    box.complete(2)
+    box.server.client.set(keys.subkey("orders", box._added.parent_id, "processed"), "not a hash")
+    assert box.sweep() == "The Pump delivers nothing. The parent is held and waits for 3; the outbox holds 1 signal."
+    box.server.client.set(keys.queue_key("stock", "schedule"), "not a set")
+    assert box.sweep().startswith("The Pump ends with Refused. The parent is held and waits for 3;")
+
+
 def test_a_crashed_pump_leaves_the_signals_and_the_next_pass_counts_none_twice(box: OutboxLab) -> None:
     box.complete(3)
     box.complete(2)
-    assert box.gap.value == "between flow_deliver of JOB…GLuE and LTRIM", "the telling gap is offered first"
+    assert box.gap.value == "between flow_deliver of take from shelf and LTRIM", "the telling gap is offered first"
     said = click(box, "Crash the Pump there")
-    assert said.startswith("The Pump crashes between flow_deliver of JOB…GLuE and LTRIM. The parent is held and waits")
+    assert said.startswith(
+        "The Pump crashes between flow_deliver of take from shelf and LTRIM. The parent is held and waits"
+    )
     assert "waits for 1; the outbox holds 2 signals" in said
     assert box.player.sentence.endswith("what it had read is gone.")
     assert box.sweep().endswith("The parent is held and waits for 1; the outbox is empty.")
@@ -443,9 +499,9 @@ def test_the_gaps_are_those_of_the_pass_the_pump_would_make_now(pump: PumpCrashL
     assert pump.gaps == (
         "before promote",
         "between promote and LRANGE",
-        "between LRANGE and flow_deliver of JOB…GLuD",
-        "between flow_deliver of JOB…GLuD and flow_deliver of JOB…GLuE",
-        "between flow_deliver of JOB…GLuE and LTRIM",
+        "between LRANGE and flow_deliver of pick item 1",
+        "between flow_deliver of pick item 1 and flow_deliver of pick item 2",
+        "between flow_deliver of pick item 2 and LTRIM",
         "after LTRIM",
     )
     assert tuple(pump.gap.options) == pump.gaps
@@ -480,9 +536,9 @@ def test_a_crash_before_the_trim_is_counted_as_deliveries_that_do_not_count(pump
 def test_a_pump_that_trims_first_loses_what_it_had_not_delivered(pump: PumpCrashLab) -> None:
     pump.order.value = pump.order.options[1]
     assert pump.sentence.startswith("From now on the Pump trims before it delivers")
-    assert "between LTRIM and flow_deliver of JOB…GLuD" in pump.gaps
-    said = pump.crash("between flow_deliver of JOB…GLuD and flow_deliver of JOB…GLuE")
-    assert "1 delivery so far, 1 counted; the outbox is empty. LOST: JOB…GLuE" in said
+    assert "between LTRIM and flow_deliver of pick item 1" in pump.gaps
+    said = pump.crash("between flow_deliver of pick item 1 and flow_deliver of pick item 2")
+    assert "1 delivery so far, 1 counted; the outbox is empty. LOST: pick item 2" in said
     assert said.endswith("The parent waits for 1, for ever.")
     assert pump.finish().endswith("The parent waits for 1, for ever.")
     assert [row[1] for row in pump.tables()[0].rows] == ["trimmed", "lost"]
@@ -501,14 +557,14 @@ def test_the_order_stays_and_the_tally_starts_anew_at_the_start(pump: PumpCrashL
     pump.trim_first()
     pump.crash()
     assert click(pump, "Back to the start") == start
-    assert "between LTRIM and flow_deliver of JOB…GLuD" in pump.gaps
+    assert "between LTRIM and flow_deliver of pick item 1" in pump.gaps
     assert pump.crashes == 0 and len(pump.player) == 1
 
 
 def test_a_chosen_gap_stays_chosen_while_there_is_one(pump: PumpCrashLab) -> None:
-    pump.gap.value = "between LRANGE and flow_deliver of JOB…GLuD"
+    pump.gap.value = "between LRANGE and flow_deliver of pick item 1"
     click(pump, "Crash the Pump there")
-    assert pump.gap.value == "between LRANGE and flow_deliver of JOB…GLuD"
+    assert pump.gap.value == "between LRANGE and flow_deliver of pick item 1"
     pump.finish()
     assert pump.gap.value == "between promote and LRANGE"
 
@@ -573,7 +629,7 @@ def test_finding_the_gaps_changes_nothing_where_the_lab_runs(fresh: Server) -> N
     assert claim is not None
     jobs.complete("stock", claim)
     tape = Tape(fresh)
-    crashes = Crashes.of(Pump(fresh, "stock").sweep.program(), fresh, tape.now)
+    crashes = Crashes.of(Pump(fresh, "stock").sweep.program(), tape)
     assert len(crashes.calls) == 4
     assert Tape(fresh).now == tape.now
     nothing = Crashes(())

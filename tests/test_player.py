@@ -50,7 +50,7 @@ def test_every_verb_answers_the_sentence_it_arrives_at(trace: Trace) -> None:
     player = StepPlayer(trace)
     start = player.sentence
     landed = player.forward()
-    assert landed.startswith("enqueue_flow lands the flow of JOB…GLuC") and player.index == 1
+    assert landed.startswith("enqueue_flow lands the flow of pack order 7") and player.index == 1
     assert player.back() == start and player.index == 0
     assert player.back() == start, "it stays where it is at the start"
     end = player.last()
@@ -64,7 +64,7 @@ def test_over_stays_on_a_level_and_out_goes_to_the_end_of_what_it_is_in(trace: T
     assert [frame.depth for frame in player.film.frames[1:6]] == [0, 1, 1, 1, 0]
     assert player.over().startswith("3 calls in one round trip") and player.index == 5
     player.index = 1
-    assert player.into().startswith("HSET writes parent_policy = fp (fail) on the row of JOB…GLuD")
+    assert player.into().startswith("HSET writes parent_policy = fp (fail) on the row of child 0")
     player.over()
     assert player.index == 3
     player.out()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,8 +22,8 @@ from emqkit.sim.worlds.world import World
 from emqkit.snapshot import Snapshot
 from emqkit.trace import CallRecord, Step, Trace
 from emqkit.wire import Call, Flush, Reply
-from emqkit.words.calls import sentence
-from emqkit.words.text import short
+from emqkit.words.calls import sentences
+from emqkit.words.names import Names
 
 __all__ = ["History", "Moved", "load", "save"]
 
@@ -86,8 +85,12 @@ class Moved:
         """Its calls, as a trace has them."""
         return tuple(CallRecord(call, reply, self.before, self.after, self.scripts) for call, reply in self.calls)
 
-    def told(self) -> str:
-        """The move in plain words: who moved, what its calls did, and how the actor goes on."""
+    def told(self, names: Names) -> str:
+        """The move in plain words: who moved, what its calls did, and how the actor goes on.
+
+        Args:
+            names: what to call each job.
+        """
         if self.kind == "crash":
             place = f" in {self.operation}"
             if not self.calls and self.fresh:
@@ -104,7 +107,7 @@ class Moved:
             return f"Poison appears: {self.what}."
         if self.kind == "script flush":
             return "The server forgets its scripts."
-        done = [sentence(record, self.scripts) for record in self.records]
+        done = sentences(self.records, self.scripts, names, shared=True)
         if self.kind == "lost":
             done.append("The reply is lost." if done else "the replies are lost.")
         if self.choice:
@@ -151,18 +154,12 @@ class History:
 
     def told(self, move: Moved) -> str:
         """A move in plain words, its jobs called by their payloads."""
-        return self.named(move.told())
+        return move.told(self.names)
 
-    def named(self, text: str) -> str:
-        """A text with the payloads of the world's jobs in the place of their ids."""
-        labels = self.world.labels
-        for id, label in labels.items():
-            text = text.replace(id, label)
-        shown = Counter(short(id) for id in labels)
-        for id, label in labels.items():
-            if shown[short(id)] == 1:  # else it would name two jobs
-                text = text.replace(short(id), label)
-        return text
+    @property
+    def names(self) -> Names:
+        """What its sentences call each job: by its payload."""
+        return Names(self.world.labels)
 
     @cached_property
     def trace(self) -> Trace:
@@ -187,7 +184,7 @@ class History:
                     steps.append(_marked("the verdict", count + 1, move.after, move.after, says.strip()))
                 continue
             steps.append(_marked(operation, run, move.before, move.after, f"{self.told(move)}{says}"))
-        return Trace.assembled(self.scripts, self.server_kind, self.initial, steps)
+        return Trace.assembled(self.scripts, self.server_kind, self.initial, steps, self.world.payloads)
 
     # --- on paper ---------------------------------------------------------------------------------------------------
 

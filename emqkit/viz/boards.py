@@ -15,10 +15,11 @@ from emqkit import keys, outbox
 from emqkit.arguments import to_text
 from emqkit.keys import SETS
 from emqkit.keyspace import POLICIES, WHOLE, FanIn, Keyspace, Part, Stranger, known
-from emqkit.outbox import Completion, Failure, Poison
+from emqkit.outbox import Failure, Poison
 from emqkit.snapshot import Change, Hash, Items, Members, Ranked, Snapshot, Text, Value, diff
 from emqkit.viz.theme import BOARD_CSS, MARKS
 from emqkit.words.changes import telling
+from emqkit.words.names import Names, payloads
 from emqkit.words.text import elided, plain, short, width
 
 __all__ = ["Picture", "Plan", "board", "changes_of", "describe", "plan"]
@@ -167,6 +168,11 @@ class _Changes:
             for change in self.of(key).values()
             if change.kind == "removed" and change.part is not None and change.before is not None
         }
+
+    def payloads(self) -> list[tuple[str, bytes]]:
+        """The payloads that went away, by id."""
+        gone = ((keys.parse(key), parts.get(b"payload")) for key, parts in self.by_key.items())
+        return [(at.id, one.before) for at, one in gone if at and at.id and at.name == "row" and one and one.before]
 
     def jobs(self, queue: str, name: str) -> dict[str, bytes]:
         """The job keys called `name` that changed in this queue: id → key."""
@@ -345,8 +351,13 @@ def _xml(text: str) -> str:
 class _Pen:
     """Writes SVG elements; every text is escaped here and nowhere else."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Names) -> None:
+        self.names = names
         self.parts: list[str] = []
+
+    def name(self, id: str, columns: int) -> str:
+        """What to call a job where there is not much room."""
+        return elided(self.names(id), columns) if self.names.known(id) else _short(id, columns)
 
     def rect(self, kind: str, x: float, y: float, w: float, h: float, radius: int = 0) -> None:
         rounded = f' rx="{radius}"' if radius else ""
@@ -390,6 +401,7 @@ def board(
     changes: Iterable[Change] = (),
     previous: Snapshot | None = None,
     plan: Plan | None = None,
+    names: Names | None = None,
     styled: bool = True,
 ) -> Picture:
     """Draw a keyspace.
@@ -399,6 +411,7 @@ def board(
         changes: what to mark as changed, as `diff` gives it.
         previous: instead of `changes`: the snapshot to count them from.
         plan: the room to leave, from `plan` over a whole trace; without one, what this board alone needs.
+        names: what to call each job, as over a whole trace; by its payload here, if left out.
         styled: with its own style sheet. Without, the page must have `theme.BOARD_CSS`.
 
     Returns:
@@ -412,7 +425,9 @@ def board(
         plan = _plan_one(snapshot, made)
     marked = _Changes(made)
     held = Keyspace.of(snapshot)
-    pen = _Pen()
+    if names is None:
+        names = Names.of([*payloads(held), *marked.payloads()])
+    pen = _Pen(names)
     y = 1.0
     for room in plan.queues:
         y = _panel(pen, y, held[room.name], room, marked, snapshot.now)
@@ -429,7 +444,7 @@ def board(
     pen.runs("s", _LEFT, y + 12, *(("", words if at == 0 else f"· {words}") for at, words in enumerate(legend)))
     height = int(y + 24)
     style = f"<style>{BOARD_CSS}</style>" if styled else ""
-    words = describe(snapshot)
+    words = describe(snapshot, names)
     return Picture(
         f'<svg xmlns="http://www.w3.org/2000/svg" class="emq-board" role="img" viewBox="7 0 {WIDTH - 14} {height}" '
         f'width="{WIDTH - 14}" height="{height}" fill="currentColor" font-family="sans-serif" font-size="13" '
@@ -473,7 +488,7 @@ def _panel(pen: _Pen, top: float, queue: Part, room: _Room, changes: _Changes, n
     lost = changes.lost(queue.queue, queue.strangers)
     if room.strangers or queue.strangers or lost:
         y = _strangers(pen, y + 14, "other keys", queue.strangers, lost, room.strangers, changes)
-    behind = _Pen()
+    behind = _Pen(pen.names)
     behind.rect("pa", 8, top, WIDTH - 16, y + 14 - top, 10)
     pen.parts[start:start] = behind.parts
     return y + 14 + 12
@@ -547,13 +562,12 @@ def _chip(pen: _Pen, x: float, y: float, column: str, chip: _Chip) -> None:
         pen.rect(column, x, y + 7, 4, _CHIP - 14, 2)
         if chip.mark:
             pen.rect("r", x - 1, y - 1, w + 2, _CHIP + 2, 8)
-    name = _short(chip.id, 12) + (" ◆" if chip.parent else "")
-    struck = " x" if chip.gone else ""
-    runs = [("b", name)]
-    room = int((w - 21 - width(name) * _MONO) / _MONO)
-    if chip.payload and room > 1:
-        runs.append(("", elided(chip.payload, room)))
-    pen.runs("m" + struck, x + 10, y + 19, *runs)
+    marked, id = " ◆" if chip.parent else "", _short(chip.id, 12)
+    runs = [("b", id + marked)]
+    if pen.names.known(chip.id):
+        room = int((w - 21) / _MONO) - width(id + marked)
+        runs = [("b", pen.name(chip.id, room) + marked), ("s", id)]
+    pen.runs(f"m{' x' if chip.gone else ''}", x + 10, y + 19, *runs)
     pen.text(
         "s b" if chip.warn else "s",
         x + 10,
@@ -599,7 +613,7 @@ def _counter(pen: _Pen, x: float, y: float, queue: Part, parent: str, changes: _
     key = _row_key(queue.queue, parent) + b":dependencies"
     mark = changes.mark(key, None)
     pen.open(f"the fan-in of {plain(parent)}")
-    pen.runs("", x, y + 25, ("h", "fan-in of"), ("m b", f"{_short(parent, 12)} ◆"))
+    pen.runs("", x, y + 25, ("h", "fan-in of"), ("m b", f"{pen.name(parent, 11)} ◆"))
     now = "none" if fan.counter is None else elided(plain(fan.counter), 6)
     shown = now
     if mark == "~":
@@ -633,7 +647,7 @@ def _hash_line(pen: _Pen, x: float, y: float, mark: str, child: str, value: byte
     start = f"{MARKS[mark]} " if mark else ""
     own = value == keys.text(child)
     words = "its own id" if own else elided(plain(value), 14 if mark else 16)
-    pen.runs("m x" if mark == "-" else "m", x, y, ("b", start + _short(child, 10)), ("s" if own else "", words))
+    pen.runs("m x" if mark == "-" else "m", x, y, ("b", start + pen.name(child, 10)), ("s" if own else "", words))
     pen.close()
 
 
@@ -717,7 +731,10 @@ def _cells(pen: _Pen, y: float, queue: Part, cells: Mapping[str, tuple[str, str]
     if "parent" in cells:
         parent, tone = cells["parent"]
         place, other = cells.get("parent_queue", ("", ""))
-        shown["parent"] = (f"{_short(parent, 9)}{' @' + place if place else ''}", tone or other)
+        shown["parent"] = (
+            f"{pen.name(parent, max(5, 13 - width(place)) if place else 15)}{' @' + place if place else ''}",
+            tone or other,
+        )
     elif "parent_queue" in cells:
         shown["parent"] = (f"@{cells['parent_queue'][0]}", cells["parent_queue"][1])
     if "parent_policy" in cells:
@@ -756,7 +773,7 @@ def _outbox(pen: _Pen, y: float, queue: Part, room: _Room, changes: _Changes) ->
             pen.rect("r t", _LEFT + 3, at - 18.5, _INNER - 6, 25, 6)
         if mark:
             pen.text("m b", _LEFT + 8, at, MARKS[mark])
-        kind, route, rest = _signal(raw)
+        kind, route, rest = _signal(pen, raw)
         pen.text("b" + struck, _LEFT + 26, at, ("⚠ " if kind == "poison" else "") + kind)
         pen.text("m" + struck, _LEFT + 112, at, elided(route, 38))
         pen.text("m" + struck, _LEFT + 420, at, elided(rest, 48))
@@ -766,17 +783,15 @@ def _outbox(pen: _Pen, y: float, queue: Part, room: _Room, changes: _Changes) ->
     return y + height
 
 
-def _signal(raw: bytes) -> tuple[str, str, str]:
-    match outbox.decode(raw):
-        case Completion() as read:
-            route = f"{_short(read.child_id, 14)} for {_short(read.parent_id, 14)} in {plain(read.parent_queue)}"
-            own = read.result == keys.text(read.child_id)
-            return "completed", route, "result: its own id" if own else f"result {plain(read.result)}"
-        case Failure() as read:
-            route = f"{_short(read.child_id, 14)} for {_short(read.parent_id, 14)} in {plain(read.parent_queue)}"
-            return "died", route, f"policy {plain(read.policy)} · error {plain(read.error)}"
-        case Poison(why=why):
-            return "poison", plain(raw), why
+def _signal(pen: _Pen, raw: bytes) -> tuple[str, str, str]:
+    read = outbox.decode(raw)
+    if isinstance(read, Poison):
+        return "poison", plain(raw), read.why
+    route = f"{pen.name(read.child_id, 11)} for {pen.name(read.parent_id, 11)} in {plain(read.parent_queue)}"
+    if isinstance(read, Failure):
+        return "died", route, f"policy {plain(read.policy)} · error {plain(read.error)}"
+    own = read.result == keys.text(read.child_id)
+    return "completed", route, "result: its own id" if own else f"result {plain(read.result)}"
 
 
 def _strangers(
@@ -855,7 +870,7 @@ def _outside(pen: _Pen, top: float, present: Sequence[Stranger], room: int, chan
     start = len(pen.parts)
     pen.text("q", _LEFT, top + 34, "outside every queue")
     y = _strangers(pen, top + 48, "keys", present, changes.lost("", present), room, changes)
-    behind = _Pen()
+    behind = _Pen(pen.names)
     behind.rect("pa", 8, top, WIDTH - 16, y + 14 - top, 10)
     pen.parts[start:start] = behind.parts
     return y + 26
@@ -864,21 +879,22 @@ def _outside(pen: _Pen, top: float, present: Sequence[Stranger], room: int, chan
 # --- in words --------------------------------------------------------------------------------------------------------
 
 
-def describe(snapshot: Snapshot) -> str:
+def describe(snapshot: Snapshot, names: Names | None = None) -> str:
     """The board in words, for those who do not see it: each queue, each set, who waits for how many."""
+    names = names or Names.of_snapshot(snapshot)
     held = Keyspace.of(snapshot)
     said = []
     for queue in held.queues:
         parts = [f"queue {plain(queue.queue)}{', paused' if queue.paused else ''}"]
         for chip in _held(queue, _Changes(())):
-            parts.append(f"{short(chip.id)} in no set, {chip.note}")
+            parts.append(f"{names(chip.id)} in no set, {chip.note}")
         for name in SETS:
-            members = [f"{short(id)}" for id in sorted(queue.sets[name], key=keys.text)]
+            members = [names(id) for id in sorted(queue.sets[name], key=keys.text)]
             parts.append(f"{name}: {', '.join(members[:12]) or 'none'}{' and more' if len(members) > 12 else ''}")
         for parent, fan in queue.parents.items():
             counts = f"{len(fan.processed)} processed, {len(fan.unsuccessful)} unsuccessful, {len(fan.failed)} failed"
             counter = "no counter" if fan.counter is None else f"counter {plain(fan.counter)}"
-            parts.append(f"fan-in of {short(parent)}: {counter}, {counts}")
+            parts.append(f"fan-in of {names(parent)}: {counter}, {counts}")
         if queue.entries:
             parts.append(f"outbox: {len(queue.entries)} waiting")
         if queue.strangers:

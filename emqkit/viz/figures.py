@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 from emqkit import keys
 from emqkit.errors import BadArgument
 from emqkit.keys import SETS
+from emqkit.keyspace import Keyspace
 from emqkit.trace import CallRecord, Trace
 from emqkit.viz.theme import ACCENTS
-from emqkit.words.text import elided, plain, short
+from emqkit.words.names import Names
+from emqkit.words.text import elided, plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,17 +42,18 @@ def counter_decay(trace: Trace, queue: str, parent_id: str) -> Figure:
         IllFormedId, IllFormedQueue: the parent cannot be named so.
         BadArgument: this parent has no counter anywhere in the trace.
     """
-    counter_key = keys.subkey(queue, parent_id, "dependencies")
-    row_key = keys.job(queue, parent_id)
-    snapshots = [trace.initial, *(record.after for record in trace.calls)]
-    values = [_number(one.text(counter_key)) for one in snapshots]
+    keys.job(queue, parent_id)  # the gate
+    parts = [Keyspace.of(one)[queue] for one in (trace.initial, *(record.after for record in trace.calls))]
+    names = Names.of_trace(trace)
+    who = names(parent_id)
+    values = [part.counter(parent_id) for part in parts]
     if all(value is None for value in values):
         raise BadArgument("parent_id", parent_id, f"has no counter in this trace, in queue {queue!r}")
-    held = [one.hash(row_key).get(b"state") == b"awaiting_children" for one in snapshots]
+    held = [part.state(parent_id) == "awaiting_children" for part in parts]
     moved = [at for at in range(1, len(values)) if values[at] != values[at - 1]]
 
     figure, axes = _figure(9, 3.6)
-    axes.set_title(f"The counter of {short(parent_id)} in {queue}", loc="left", fontsize=13, fontweight="bold")
+    axes.set_title(f"The counter of {who} in {queue}", loc="left", fontsize=13, fontweight="bold")
     axes.step(
         range(len(values)),
         [float("nan") if value is None else value for value in values],
@@ -74,7 +77,7 @@ def counter_decay(trace: Trace, queue: str, parent_id: str) -> Figure:
             zorder=3,
         )
         axes.annotate(
-            _mover(trace, trace.calls[at - 1]) + (f"\n{short(parent_id)} is released" if is_released else ""),
+            _mover(trace, trace.calls[at - 1], names) + (f"\n{who} is released" if is_released else ""),
             (at, value),
             xytext=(7, 9),
             textcoords="offset points",
@@ -92,20 +95,13 @@ def counter_decay(trace: Trace, queue: str, parent_id: str) -> Figure:
     return figure
 
 
-def _mover(trace: Trace, record: CallRecord) -> str:
+def _mover(trace: Trace, record: CallRecord, names: Names) -> str:
     """The call that moved the counter, with the id it was about."""
     if record.call.kind != "script":
         return record.call.verb
     args = trace.scripts.view(record.call).args
     ids = [id for name in ("id", "child_id", "parent_id") if (id := args.get(name)) is not None]
-    return " ".join((record.call.verb, *map(short, ids[:1])))
-
-
-def _number(value: bytes | None) -> int | None:
-    try:
-        return None if value is None else int(value)
-    except ValueError:
-        return None
+    return " ".join((record.call.verb, *map(names, ids[:1])))
 
 
 def _shade(axes: Any, held: Sequence[bool]) -> None:

@@ -23,6 +23,7 @@ from emqkit.viz import boards
 from emqkit.viz.theme import BOARD_CSS, MARKS, theme_css
 from emqkit.words import calls as text
 from emqkit.words.changes import changes_in_words
+from emqkit.words.names import Names
 from emqkit.words.text import elided, plain
 
 if TYPE_CHECKING:
@@ -224,6 +225,7 @@ class _Making:
         self._trace = trace
         self._lines = lines
         self._steps = trace.steps
+        self._names = Names.of_trace(trace)
         totals: dict[int, int] = {}
         for step in self._steps:
             totals[step.run] = max(totals.get(step.run, 0), step.number)
@@ -243,7 +245,7 @@ class _Making:
         frames = []
         for shot in shots:
             changes = () if shot.before is None else boards.changes_of(shot.before, shot.after)
-            picture = boards.board(shot.after, changes=changes, plan=layout, styled=False)
+            picture = boards.board(shot.after, changes=changes, plan=layout, names=self._names, styled=False)
             at = None
             if shot.script is not None:
                 at = shown.setdefault(shot.script.sha, len(shown))
@@ -254,7 +256,7 @@ class _Making:
                     board=drawn.setdefault(picture, len(drawn)),
                     sentence=shot.sentence,
                     where=shot.where,
-                    diff=tuple(changes_in_words(changes)),
+                    diff=tuple(changes_in_words(changes, self._names)),
                     depth=shot.depth,
                     source=at,
                     **shot.extra,
@@ -285,11 +287,11 @@ class _Making:
                     yield from self._inside(record, stepped, at)
                     verdict = f" {stepped.sentence if stepped.error else stepped.agreement}"
                 if not one:
-                    words = text.sentence(record, scripts) + verdict
+                    words = text.sentence(record, scripts, self._names) + verdict
                     verdict = ""
                     yield _Shot(record.before, record.after, words, at, 1, *self._script(record))
         lua: tuple[Script | None, dict[str, Any]] = self._script(step.calls[0]) if one and step.calls else (None, {})
-        yield _Shot(step.before, step.after, text.step_sentence(step, scripts) + verdict, where, 0, *lua)
+        yield _Shot(step.before, step.after, text.step_sentence(step, scripts, self._names) + verdict, where, 0, *lua)
 
     def _stepped(self, record: CallRecord) -> Stepped | None:
         """A script call line by line, where that was asked for."""

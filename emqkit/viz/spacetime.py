@@ -138,6 +138,6 @@ def _words(history: History, move: Moved) -> tuple[str, str]:
         return verbs, f"→ {len(reply)} {'entry' if len(reply) == 1 else 'entries'}"
     if isinstance(reply, tuple):
         reply = reply[0] if reply else b"nothing"
-    shown = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else "none" if reply is None else str(reply)
+    shown = history.names(reply) if isinstance(reply, bytes) else "none" if reply is None else str(reply)
     chosen = f", {move.choice}" if move.choice else ""
-    return verbs, elided(f"→ {history.named(shown)}{chosen}", 24 - len(verbs))
+    return verbs, elided(f"→ {shown}{chosen}", 24 - len(verbs))

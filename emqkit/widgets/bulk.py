@@ -21,7 +21,7 @@ from emqkit.trace import Step, Trace
 from emqkit.widgets.lab import Lab, Table, Tape, many
 from emqkit.widgets.player import Sentence, StepPlayer
 from emqkit.wire import Done, Program
-from emqkit.words.text import elided, plain, short
+from emqkit.words.names import Names
 
 __all__ = ["BulkLedger", "LedgerRow"]
 
@@ -60,7 +60,7 @@ class LedgerRow:
     @property
     def name(self) -> str:
         """Its parent's payload, as a row names it."""
-        return elided(plain(to_bytes(self.flow.payload)), 24) or short(self.parent_id)
+        return Names.of([(self.parent_id, to_bytes(self.flow.payload))])(self.parent_id)
 
     @property
     def landed(self) -> str:
@@ -68,7 +68,7 @@ class LedgerRow:
         below = len(list(_below(self.flow.children)))
         if not self.landed_ids:
             return "nothing"
-        return f"parent {short(self.parent_id)} and {len(self.landed_ids) - 1} of {many(below, 'child', 'children')}"
+        return f"parent and {len(self.landed_ids) - 1} of {many(below, 'child', 'children')}"
 
     @property
     def sentence(self) -> str:
@@ -206,7 +206,8 @@ class BulkLedger(Lab):
 
     def _answer(self) -> Table:
         first = [row for row in self.rows if row.outcome == "landed" and not row.retried]
-        cells = tuple((short(row.parent_id), ", ".join(short(str(c.id)) for c in row.flow.children)) for row in first)
+        names = self.tape.names
+        cells = tuple((names(row.parent_id), ", ".join(names(str(c.id)) for c in row.flow.children)) for row in first)
         return Table(
             "The answer of add_bulk: the flows that landed, in input order",
             ("parent", "children"),

@@ -16,18 +16,19 @@ from emqkit import keys
 from emqkit.errors import BadArgument
 from emqkit.flows import Child, Flow, Flows
 from emqkit.jobs import Claim, Jobs
+from emqkit.keyspace import Keyspace, Part
 from emqkit.servers import Server
 from emqkit.trace import Trace
 from emqkit.widgets.lab import ServedLab, Table, many, private
 from emqkit.widgets.player import Sentence
-from emqkit.words.text import short
+from emqkit.words.text import elided, listed
 
 __all__ = ["CounterLab"]
 
 
 @dataclass(frozen=True)
 class _Try:
-    """One completion: what it was, which child, and where the counter stood before and after."""
+    """One completion: what it was, of which child, by its name, and where the counter stood before and after."""
 
     what: str
     child: str
@@ -107,8 +108,7 @@ class CounterLab(ServedLab):
         """The child that is claimed already, or the next one; the parent, once it is released, is left alone."""
         if self._claim is not None:
             return self._claim
-        waiting = self.tape.now.ranked(keys.queue_key(self.queue, "pending"))
-        if not any(id.encode() in waiting for id in self._added.child_ids):
+        if not any(id in self._now().members("pending") for id in self._added.child_ids):
             return None
         claim: Claim | None = self.tape.run(Jobs(self.server).claim.program(self.queue)).result
         self._claim = claim
@@ -119,17 +119,21 @@ class CounterLab(ServedLab):
         piece = self.tape.run(Jobs(self.server).complete.program(self.queue, claim, result=f"{claim.payload}: done"))
         after = self._counter()
         answer = "done" if piece.error is None else type(piece.error).__name__
-        self._tries.append(_Try(what, claim.id, before, after, answer))
-        return self._show(f"{_told(what, claim, piece, before, after)} {self._stands()}", "complete")
+        child = self.tape.names(claim.id)
+        self._tries.append(_Try(what, child, before, after, answer))
+        return self._show(f"{_told(what, child, claim.token, piece, before, after)} {self._stands()}", "complete")
+
+    def _now(self) -> Part:
+        return Keyspace.of(self.tape.now)[self.queue]
 
     def _counter(self) -> int:
-        value = self.tape.now.text(keys.subkey(self.queue, self._added.parent_id, "dependencies"))
-        return 0 if value is None else int(value)
+        return self._now().counter(self._added.parent_id) or 0
 
     def _stands(self) -> str:
-        row = self.tape.now.hash(keys.job(self.queue, self._added.parent_id))
-        state = row.get(b"state", b"gone").decode()
-        parent = {"awaiting_children": "held, in no set", "pending": "released, in pending"}.get(state, state)
+        state = self._now().state(self._added.parent_id) or "gone"
+        places = self._now().places(self._added.parent_id)
+        parent = {"awaiting_children": "held", "pending": "released"}.get(state, state)
+        parent += f", in {listed(places) if places else 'no set'}"
         count = len(self._flow.children)
         return f"The counter stands at {self._counter()} of {count}; the parent is {parent}."
 
@@ -142,7 +146,7 @@ class CounterLab(ServedLab):
     def tables(self) -> tuple[Table, ...]:
         """Each completion, and what it did to the counter."""
         rows = tuple(
-            (str(number), _WORDS[one.what], short(one.child), one.answer, f"{one.before} → {one.after}")
+            (str(number), _WORDS[one.what], one.child, one.answer, f"{one.before} → {one.after}")
             for number, one in enumerate(self._tries, start=1)
         )
         heads = ("no.", "what", "child", "answer", "counter")
@@ -153,13 +157,12 @@ _WORDS = {"complete": "completed", "again": "the same again", "stale": "with a s
 _SHORT = {"complete": "completed", "again": "again", "stale": "stale token"}
 
 
-def _told(what: str, claim: Claim, piece: Trace, before: int, after: int) -> str:
+def _told(what: str, child: str, token: int, piece: Trace, before: int, after: int) -> str:
     moved = f"the counter goes {before} → {after}" if before != after else "the counter does not move"
-    child = short(claim.id)
-    if what == "complete":
+    if what == "complete" and piece.error is None:
         return f"{child} is completed: {moved}."
     answer = "is taken" if piece.error is None else f"is refused ({type(piece.error).__name__})"
-    which = "once more" if what == "again" else f"with the stale token {claim.token}"
+    which = {"complete": f"with token {token}", "again": "once more", "stale": f"with the stale token {token}"}[what]
     changed = "nothing changes" if not any(step.diff for step in piece) else "something changes"
     return f"Completing {child} {which} {answer}: {changed}, {moved}."
 
@@ -203,7 +206,7 @@ def _stairs(count: int, tries: Sequence[_Try], alt: str) -> str:
         points += [(at, y(value)), (at, y(one.after))]
         value = one.after
         label = f'<text x="{at:.0f}" y="{height - 26}" class="d-mid">{_SHORT[one.what]}</text>'
-        label += f'<text x="{at:.0f}" y="{height - 10}" class="d-mid d-soft">{escape(short(one.child))}</text>'
+        label += f'<text x="{at:.0f}" y="{height - 10}" class="d-mid d-soft">{escape(elided(one.child, 12))}</text>'
         if one.before == one.after:
             shape = f"M{at - 7:.1f} {y(value) - 7:.1f}l14 14m0 -14l-14 14"
             marks.append(f'<path d="{shape}" class="d-cross"/>{label}')

@@ -6,7 +6,7 @@ Its static twin is an output of its own, as the player's is: what is in the pane
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
@@ -23,7 +23,8 @@ from emqkit.trace import CallRecord, Step, Trace
 from emqkit.viz.theme import theme_css
 from emqkit.widgets.player import HERE, Sentence, StepPlayer
 from emqkit.wire import Flush, Program
-from emqkit.words.text import many, short
+from emqkit.words.names import Names
+from emqkit.words.text import many
 
 __all__ = ["Crashes", "GapPicker", "Lab", "ServedLab", "Table", "Tape", "many", "private"]
 
@@ -48,10 +49,12 @@ class Tape:
     Args:
         server: a private one, where the operations run.
         trace: what is on the tape already; nothing if left out.
+        payloads: (id, payload) of jobs that the tape may not see alive.
     """
 
-    def __init__(self, server: Server, trace: Trace | None = None) -> None:
+    def __init__(self, server: Server, trace: Trace | None = None, payloads: Iterable[tuple[str, bytes]] = ()) -> None:
         self.server = server
+        self._payloads = tuple(payloads)
         self._initial = capture(server) if trace is None else trace.initial
         self._steps: list[Step] = [] if trace is None else list(trace.steps)
         self._runs = max((step.run + 1 for step in self._steps), default=0)
@@ -62,7 +65,12 @@ class Tape:
     @property
     def trace(self) -> Trace:
         """All that is on the tape, as a trace."""
-        return Trace.assembled(self.server.scripts, self.server.kind, self._initial, self._steps)
+        return Trace.assembled(self.server.scripts, self.server.kind, self._initial, self._steps, self._payloads)
+
+    @property
+    def names(self) -> Names:
+        """What to call each job that is on the tape."""
+        return Names.of_trace(self.trace)
 
     @property
     def now(self) -> Snapshot:
@@ -104,7 +112,7 @@ class Tape:
     def lapse(self, queue: str, id: str) -> None:
         """Put the deadline of an active job into the past, instead of waiting for it."""
         self.server.client.zadd(keys.queue_key(queue, "active"), {id: 0})
-        self.mark("time", f"The lease of {short(id)} in {queue} lapses: its worker is too slow.")
+        self.mark("time", f"The lease of {self.names(id)} in {queue} lapses: its worker is too slow.")
 
 
 @dataclass(frozen=True)
@@ -114,12 +122,13 @@ class Crashes:
     calls: tuple[str, ...]
 
     @classmethod
-    def of(cls, program: Program[Any], server: Server, now: Snapshot) -> Crashes:
-        """Find out by running it elsewhere: on a scratch server that holds the same keyspace."""
-        with server.scratch() as elsewhere:
-            restore(elsewhere, now, current=Snapshot())
+    def of(cls, program: Program[Any], tape: Tape) -> Crashes:
+        """Find out by running it elsewhere: on a scratch server that holds the keyspace at the end of the tape."""
+        with tape.server.scratch() as elsewhere:
+            restore(elsewhere, tape.now, current=Snapshot())
             trace = Trace.of(program, elsewhere)
-        return cls(tuple(_named(record, trace.scripts) for record in trace.calls))
+        names = tape.names
+        return cls(tuple(_named(record, trace.scripts, names) for record in trace.calls))
 
     @property
     def gaps(self) -> tuple[str, ...]:
@@ -173,10 +182,10 @@ class GapPicker:
         return calls, self.crashes.gaps[calls]
 
 
-def _named(record: CallRecord, scripts: ScriptSet) -> str:
+def _named(record: CallRecord, scripts: ScriptSet, names: Names) -> str:
     call = record.call
     child = scripts.view(call).args.get("child_id") if call.verb.endswith("deliver") else None
-    return f"{call.verb} of {short(child)}" if child else call.verb
+    return f"{call.verb} of {names(child)}" if child else call.verb
 
 
 # --- what a lab shows -------------------------------------------------------------------------------------------------
@@ -340,9 +349,9 @@ class ServedLab(Lab):
         restore(self.server, Snapshot())
         self.server.minter = Minter.fixed()
 
-    def _new_tape(self) -> None:
-        """Begin a trace at the keyspace there is now."""
-        self.tape = Tape(self.server)
+    def _new_tape(self, payloads: Iterable[tuple[str, bytes]] = ()) -> None:
+        """Begin a trace at the keyspace there is now; `payloads` are of jobs that it may not see alive."""
+        self.tape = Tape(self.server, payloads=payloads)
 
     def _show(self, sentence: str, verb: str = "") -> Sentence:
         """Show the end of the tape in the player, or the last time this call was made, and say how things stand."""

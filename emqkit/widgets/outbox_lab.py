@@ -16,16 +16,18 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from emqkit import keys, outbox
 from emqkit.errors import BadArgument
 from emqkit.flows import Child, Flow, Flows, OnFailure
 from emqkit.jobs import Claim, Jobs
-from emqkit.outbox import Completion, Failure
+from emqkit.keyspace import Keyspace
+from emqkit.outbox import Completion, Failure, Poison
 from emqkit.pump import Pump
 from emqkit.servers import Server
+from emqkit.trace import Trace
 from emqkit.widgets.lab import Crashes, GapPicker, ServedLab, Table, many, private
 from emqkit.widgets.player import Sentence
-from emqkit.words.text import elided, plain, short
+from emqkit.words.names import Names
+from emqkit.words.text import elided, plain
 
 __all__ = ["OutboxLab"]
 
@@ -137,8 +139,8 @@ class OutboxLab(ServedLab):
         claim = self._claim(number)
         if claim is None:
             return self._say(f"Child {number} is settled already. {self._stands()}")
-        self.tape.run(Jobs(self.server).complete.program(claim.queue, claim, result=f"{claim.payload}: done"))
-        return self._told(number, claim, "is completed", "complete")
+        program = Jobs(self.server).complete.program(claim.queue, claim, result=f"{claim.payload}: done")
+        return self._told(number, claim, self.tape.run(program), "is completed", "complete")
 
     def die(self, number: int) -> Sentence:
         """Claim a child and let it fail with no attempt left.
@@ -150,15 +152,20 @@ class OutboxLab(ServedLab):
         if claim is None:
             return self._say(f"Child {number} is settled already. {self._stands()}")
         dying = Jobs(self.server).retry.program(claim.queue, claim, error=f"{claim.payload}: failed", max_attempts=1)
-        self.tape.run(dying)
-        return self._told(number, claim, "dies", "retry")
+        return self._told(number, claim, self.tape.run(dying), "dies", "retry")
 
     def sweep(self) -> Sentence:
         """Let the Pump of `stock` make one pass."""
-        swept = self.tape.run(Pump(self.server, ELSEWHERE).sweep.program()).result
+        waiting = len(self._signals())
+        piece = self.tape.run(Pump(self.server, ELSEWHERE).sweep.program())
         self._look()
-        done = 0 if swept is None else swept.delivered
-        did = f"delivers {many(done, 'signal')} and trims" if done else "finds nothing to deliver"
+        done = 0 if piece.result is None else piece.result.delivered
+        did = "delivers nothing" if waiting else "finds nothing to deliver"
+        if done:
+            trimmed = waiting - len(self._signals())
+            did = f"delivers {many(done, 'signal')} and trims{'' if trimmed == done else f' {trimmed}'}"
+        if piece.error is not None:
+            did = f"ends with {type(piece.error).__name__}"
         return self._show(f"The Pump {did}. {self._stands()}")
 
     def crash(self, gap: int | str | None = None) -> Sentence:
@@ -202,49 +209,53 @@ class OutboxLab(ServedLab):
         self._settled.add(number)
         return self._claims[child.id]
 
-    def _told(self, number: int, claim: Claim, what: str, verb: str) -> Sentence:
-        signal = "its parent is told at once"
-        if claim.queue != PARENTS:
-            signal = f"a signal waits in the outbox of {claim.queue}"
+    def _told(self, number: int, claim: Claim, piece: Trace, what: str, verb: str) -> Sentence:
+        """What a settlement did, read from the keyspace it left."""
+        heard = "its parent hears nothing"
+        parent = self._added.parent_id
+        before, after = (Keyspace.of(one)[PARENTS].parents.get(parent) for one in (piece.initial, piece.final))
+        if before != after:
+            heard = "its parent is told at once"
+        elif any(isinstance(one, Completion | Failure) and one.child_id == claim.id for one in self._signals()):
+            heard = f"a signal waits in the outbox of {claim.queue}"
+        if piece.error is not None:
+            what = f"is refused ({type(piece.error).__name__})"
         self._look()
-        head = f"Child {number}, {claim.payload}, {what} in {claim.queue}: {signal}."
+        head = f"Child {number}, {claim.payload}, {what} in {claim.queue}: {heard}."
         return self._show(f"{head} {self._stands()}", verb)
 
     def _look(self) -> None:
         program = Pump(self.server, ELSEWHERE).sweep.program()
-        self._picker.renew(Crashes.of(program, self.server, self.tape.now))
+        self._picker.renew(Crashes.of(program, self.tape))
 
     # --- what it shows ----------------------------------------------------------------------------------------------
 
-    def _entries(self) -> tuple[bytes, ...]:
-        return self.tape.now.items(keys.queue_key(ELSEWHERE, "flow:outbox"))
+    def _signals(self) -> Sequence[Completion | Failure | Poison]:
+        return Keyspace.of(self.tape.now)[ELSEWHERE].signals
 
     def _stands(self) -> str:
-        now = self.tape.now
-        counter = (now.text(keys.subkey(PARENTS, self._added.parent_id, "dependencies")) or b"?").decode()
-        state = now.hash(keys.job(PARENTS, self._added.parent_id)).get(b"state", b"gone").decode()
-        parent = {"awaiting_children": f"held and waits for {counter}", "pending": "released"}.get(state, state)
-        left = len(self._entries())
+        parents = Keyspace.of(self.tape.now)[PARENTS]
+        state = parents.state(self._added.parent_id) or "gone"
+        held = f"held and waits for {parents.counter(self._added.parent_id)}"
+        left = len(self._signals())
         waits = "the outbox is empty" if not left else f"the outbox holds {many(left, 'signal')}"
-        return f"The parent is {parent}; {waits}."
+        return f"The parent is {({'awaiting_children': held, 'pending': 'released'}).get(state, state)}; {waits}."
 
     def tables(self) -> tuple[Table, ...]:
         """The outbox of `stock`, field by field."""
-        rows = tuple(_fields(number, entry) for number, entry in enumerate(self._entries(), start=1))
+        names = self.tape.names
+        rows = tuple(_fields(number, one, names) for number, one in enumerate(self._signals(), start=1))
         heads = ("no.", "kind", "parent queue", "parent", "child", "policy", "result or error")
         return (Table(f"The outbox of {ELSEWHERE}, oldest first", heads, rows, empty="Empty."),)
 
 
-def _fields(number: int, entry: bytes) -> tuple[str, ...]:
-    match outbox.decode(entry):
-        case Completion() as one:
-            head = (str(number), "completion", plain(one.parent_queue), short(one.parent_id), short(one.child_id))
-            return (*head, "–", elided(plain(one.result), 40))
-        case Failure() as one:
-            head = (str(number), "failure", plain(one.parent_queue), short(one.parent_id), short(one.child_id))
-            return (*head, plain(one.policy), elided(plain(one.error), 40))
-        case _:
-            return (str(number), "cannot be read", "", "", "", "", elided(plain(entry), 40))
+def _fields(number: int, signal: Completion | Failure | Poison, names: Names) -> tuple[str, ...]:
+    if isinstance(signal, Poison):
+        return (str(number), "cannot be read", "", "", "", "", elided(plain(signal.entry), 40))
+    whose = (plain(signal.parent_queue), names(signal.parent_id), names(signal.child_id))
+    if isinstance(signal, Completion):
+        return (str(number), "completion", *whose, "–", elided(plain(signal.result), 40))
+    return (str(number), "failure", *whose, plain(signal.policy), elided(plain(signal.error), 40))
 
 
 def _policy(text: str) -> OnFailure:

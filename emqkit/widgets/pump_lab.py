@@ -13,10 +13,11 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from emqkit import keys, outbox
+from emqkit.arguments import to_bytes
 from emqkit.errors import BadArgument
 from emqkit.flows import Child, Flow, Flows
 from emqkit.jobs import Jobs
+from emqkit.keyspace import Keyspace
 from emqkit.outbox import Completion
 from emqkit.pump import Pump
 from emqkit.servers import Server
@@ -24,7 +25,7 @@ from emqkit.trace import Trace
 from emqkit.widgets.lab import Crashes, GapPicker, ServedLab, Table, many, private
 from emqkit.widgets.player import Sentence
 from emqkit.wire import Program
-from emqkit.words.text import short
+from emqkit.words.text import listed
 
 __all__ = ["PumpCrashLab"]
 
@@ -75,7 +76,8 @@ class PumpCrashLab(ServedLab):
         self._added = flows.add(PARENTS, flow)
         while claim := jobs.claim(QUEUE):
             jobs.complete(QUEUE, claim, result=f"{claim.payload}: done")
-        self._new_tape()
+        payloads = [to_bytes(child.payload) for child in flow.children]
+        self._new_tape(zip(self._added.child_ids, payloads, strict=True))
         self.crashes = 0
         self._delivered = dict.fromkeys(self._added.child_ids, 0)
         self._counted = dict.fromkeys(self._added.child_ids, 0)
@@ -101,9 +103,11 @@ class PumpCrashLab(ServedLab):
 
     def finish(self) -> Sentence:
         """Let the Pump make a whole pass."""
-        self._count(self.tape.run(self._pass(), name=self._name))
+        piece = self.tape.run(self._pass(), name=self._name)
+        self._count(piece)
         self._look()
-        return self._show(f"A pass runs to its end. {self._tally()} {self._parent()}")
+        ends = "runs to its end" if piece.error is None else f"ends with {type(piece.error).__name__}"
+        return self._show(f"A pass {ends}. {self._tally()} {self._parent()}")
 
     def trim_first(self, mistaken: bool = True) -> Sentence:
         """From now on let the Pump trim before it delivers, which is a mistake; or, with False, properly after."""
@@ -137,7 +141,7 @@ class PumpCrashLab(ServedLab):
 
     def _look(self) -> None:
         """Find out what the next pass would do, and so where it can be crashed."""
-        self._picker.renew(Crashes.of(self._pass(), self.server, self.tape.now))
+        self._picker.renew(Crashes.of(self._pass(), self.tape))
 
     def _count(self, piece: Trace) -> None:
         for record in piece.calls:
@@ -153,8 +157,8 @@ class PumpCrashLab(ServedLab):
         return tuple(id for id in self._added.child_ids if not self._counted[id] and id not in self._waiting())
 
     def _waiting(self) -> tuple[str, ...]:
-        entries = map(outbox.decode, self.tape.now.items(keys.queue_key(QUEUE, "flow:outbox")))
-        return tuple(one.child_id for one in entries if isinstance(one, Completion))
+        signals = Keyspace.of(self.tape.now)[QUEUE].signals
+        return tuple(one.child_id for one in signals if isinstance(one, Completion))
 
     def _left(self) -> str:
         left = len(self._waiting())
@@ -163,24 +167,24 @@ class PumpCrashLab(ServedLab):
     def _tally(self) -> str:
         delivered, counted = sum(self._delivered.values()), sum(self._counted.values())
         lost = self._lost()
-        gone = f" LOST: {_ids(lost)}, in no outbox and not counted." if lost else ""
+        gone = f" LOST: {listed([self.tape.names(id) for id in lost])}, in no outbox and not counted." if lost else ""
         return f"{many(delivered, 'delivery', 'deliveries')} so far, {counted} counted; {self._left()}.{gone}"
 
     def _parent(self) -> str:
-        now = self.tape.now
-        counter = now.text(keys.subkey(PARENTS, self._added.parent_id, "dependencies")) or b"?"
-        state = now.hash(keys.job(PARENTS, self._added.parent_id)).get(b"state", b"gone").decode()
+        parents = Keyspace.of(self.tape.now)[PARENTS]
+        counter = parents.counter(self._added.parent_id)
+        state = parents.state(self._added.parent_id) or "gone"
         if state != "awaiting_children":
-            return f"The parent is {'released' if state == 'pending' else state}: its counter is at {counter.decode()}."
+            return f"The parent is {'released' if state == 'pending' else state}: its counter is at {counter}."
         ever = ", for ever" if self._lost() and not self._waiting() else ""
-        return f"The parent waits for {counter.decode()}{ever}."
+        return f"The parent waits for {counter}{ever}."
 
     def tables(self) -> tuple[Table, ...]:
         """Delivered and counted, child by child."""
         waiting, lost = self._waiting(), self._lost()
         rows = tuple(
             (
-                short(id),
+                self.tape.names(id),
                 "lost" if id in lost else "yes" if id in waiting else "trimmed",
                 many(self._delivered[id], "time"),
                 many(self._counted[id], "time"),
@@ -189,7 +193,3 @@ class PumpCrashLab(ServedLab):
         )
         caption = f"After {many(self.crashes, 'crash', 'crashes')}: delivered at least once, counted once?"
         return (Table(caption, ("signal of", "in the outbox", "delivered", "counted"), rows),)
-
-
-def _ids(ids: tuple[str, ...]) -> str:
-    return ", ".join(map(short, ids))

@@ -27,6 +27,7 @@ from emqkit.sim.search.interner import WIDTHS, Budgets, TooMany, Vectors, Widths
 from emqkit.sim.search.judge import Evidence, Gap, Verdict, Violation, judge
 from emqkit.sim.search.model import FROM_OUTSIDE, OF_ACTORS, Model, Outcome
 from emqkit.sim.worlds.faults import Fault
+from emqkit.sim.worlds.witness import crash_between, met
 from emqkit.sim.worlds.world import World
 
 __all__ = ["MOST_STATES", "Explorer", "Progress"]
@@ -281,9 +282,7 @@ class Explorer:
         found: dict[str, Verdict] = {}
         for n, promise in enumerate(self.promises):
             missing = [
-                need
-                for need in (*promise.needed(self.world), *self.world.witnesses)
-                if not any(way in witnesses for way in need.split(" or "))
+                need for need in (*promise.needed(self.world), *self.world.witnesses) if not met(need, witnesses)
             ]
             ended = promise.ends(self.world)
             if promise.looks_at("end") and ended is not None:
@@ -342,7 +341,7 @@ class Explorer:
         """What really happened somewhere."""
         crashed = (gap for gap in self.gaps if gap.crashes)
         return frozenset(self.model.witnesses) | {
-            f"a crash hit {gap.operation} between {gap.before} and {gap.after}" for gap in crashed
+            crash_between(gap.operation, gap.before, gap.after) for gap in crashed
         }
 
     @cached_property

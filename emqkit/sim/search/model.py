@@ -29,6 +29,7 @@ from emqkit.sim.search.bench import Bench
 from emqkit.sim.search.interner import WIDTHS, Held, Interner, Sides, Widths
 from emqkit.sim.worlds.actors import Actor, Choice, Kit
 from emqkit.sim.worlds.faults import Fault, Poison
+from emqkit.sim.worlds.witness import Witness
 from emqkit.sim.worlds.world import World
 from emqkit.snapshot import capture
 from emqkit.transitions import flow_deliver, flow_fail_deliver
@@ -348,7 +349,7 @@ class Model:
         made = self._make(side, local)
         inflight = (*local.inflight[: local.place], *made.replies, *local.inflight[local.place + 1 :])
         if made.forgotten:
-            self.witnesses.add("a call answered NOSCRIPT")
+            self.witnesses.add(Witness.FORGOTTEN)
         if local.last and not made.forgotten:
             ways = self._deliver(number, local, inflight)
         else:
@@ -417,7 +418,7 @@ class Model:
         elif fault is Fault.POISON:
             for poison in self.world.faults.poison:
                 if (call := _poisoning(poison, sides.view(keyspace))) is not None:
-                    self.witnesses.add("a poison appeared")
+                    self.witnesses.add(Witness.POISONED)
                     found.append(self._outside_call(side, Label("poison", what=poison.what, fault=fault), call))
         elif fault is Fault.SCRIPT_FLUSH:
             sets = [self.bench.server.scripts, *(kit.server.scripts for kit in self.kits)]

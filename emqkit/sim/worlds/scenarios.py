@@ -13,12 +13,12 @@ from emqkit import keys
 from emqkit.flows import Child, Flow
 from emqkit.sim.worlds.actors import Deed, Operator, Producer, Promoter, PumpActor, Reaper, Worker
 from emqkit.sim.worlds.faults import Faults, Poison
+from emqkit.sim.worlds.witness import Witness, crash_between
 from emqkit.sim.worlds.world import World, planned
 
 __all__ = ["SCENARIOS"]
 
-REDELIVERED = "a re-delivery really happened"
-BETWEEN = "a crash hit pump.sweep between flow_deliver and LTRIM"
+BETWEEN = crash_between("pump.sweep", "flow_deliver", "LTRIM")
 
 
 def _two(queue: str | None = None, *, ignore_second: bool = False) -> Flow:
@@ -39,7 +39,7 @@ def _worlds() -> Iterator[World]:
         (Worker("stock"), Worker("stock"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
         planned("orders", Flow("order", [Child(name, "stock") for name in ("pick", "pack", "label")])),
         Faults(crashes=2, lost_replies=1, lapses=1),
-        witnesses=(REDELIVERED, BETWEEN, "a lapsed lease was reaped"),
+        witnesses=(Witness.DELIVERED_AGAIN, BETWEEN, Witness.REAPED),
         summary="three children in another queue, two workers, a Pump, and everything that can go wrong at once",
     )
     yield World(
@@ -47,7 +47,7 @@ def _worlds() -> Iterator[World]:
         (Worker("stock"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
         crossing,
         Faults(crashes=3),
-        witnesses=(REDELIVERED, BETWEEN),
+        witnesses=(Witness.DELIVERED_AGAIN, BETWEEN),
         summary="the promise of the Pump: it crashes in any of its gaps, again and again",
     )
     yield World(
@@ -62,7 +62,7 @@ def _worlds() -> Iterator[World]:
         (Worker("orders"), Worker("orders"), Reaper("orders")),
         same,
         Faults(lapses=2),
-        witnesses=("a lapsed lease was reaped",),
+        witnesses=(Witness.REAPED,),
         summary="leases lapse under workers that are alive and settle all the same",
     )
     yield World(
@@ -70,7 +70,7 @@ def _worlds() -> Iterator[World]:
         (Worker("orders", heartbeats=True), Worker("orders"), Reaper("orders")),
         same,
         Faults(lapses=1),
-        witnesses=("a lease was extended", "a lapsed lease was reaped"),
+        witnesses=(Witness.EXTENDED, Witness.REAPED),
         summary="a worker extends its lease, in time or too late",
     )
     yield World(
@@ -78,7 +78,7 @@ def _worlds() -> Iterator[World]:
         (Worker("orders", heartbeats=True, together=True), Worker("orders"), Reaper("orders")),
         same,
         Faults(lapses=1),
-        witnesses=("a lease was extended", "a lapsed lease was reaped"),
+        witnesses=(Witness.EXTENDED, Witness.REAPED),
         summary="the same by extend_locks, many leases under one clock read",
     )
     yield World(
@@ -86,7 +86,7 @@ def _worlds() -> Iterator[World]:
         (Worker("stock"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
         crossing,
         Faults(script_flushes=1, crashes=1),
-        witnesses=("a call answered NOSCRIPT",),
+        witnesses=(Witness.FORGOTTEN,),
         summary="the server forgets its scripts in the middle of it",
     )
     # --- failures and their policies ------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ def _worlds() -> Iterator[World]:
         (Worker("stock", "either"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
         mixed_crossing,
         Faults(crashes=1, lost_replies=1, redeliveries=1),
-        witnesses=(REDELIVERED,),
+        witnesses=(Witness.DELIVERED_AGAIN,),
         summary="deaths in another queue, signalled and delivered by a Pump, once more than needed",
     )
     yield World(
@@ -117,7 +117,7 @@ def _worlds() -> Iterator[World]:
         (Worker("orders", "either"), Worker("orders"), Reaper("orders")),
         mixed,
         Faults(lost_replies=1),
-        witnesses=("a settle was repeated",),
+        witnesses=(Witness.SETTLED_AGAIN,),
         summary="a settle's reply is lost, and the worker settles again with the same token",
     )
     yield World(
@@ -125,7 +125,7 @@ def _worlds() -> Iterator[World]:
         (Worker("orders", "fail", max_attempts=2), Worker("orders"), Promoter("orders"), Reaper("orders")),
         mixed,
         Faults(lost_replies=1),
-        witnesses=("a settle was repeated",),
+        witnesses=(Witness.SETTLED_AGAIN,),
         summary="the same for a failure that is not the last one",
     )
     # --- landing, stopped anywhere and tried again by id ----------------------------------------------------------
@@ -135,7 +135,7 @@ def _worlds() -> Iterator[World]:
         same,
         Faults(crashes=1, lost_replies=1),
         landed=False,
-        witnesses=("an add was repeated",),
+        witnesses=(Witness.LANDED_AGAIN,),
         summary="the producer of a one-queue flow is stopped anywhere and adds it again by id",
     )
     yield World(
@@ -151,7 +151,7 @@ def _worlds() -> Iterator[World]:
         crossing,
         Faults(crashes=1),
         landed=False,
-        witnesses=("an add was repeated",),
+        witnesses=(Witness.LANDED_AGAIN,),
         summary="the same for children in another queue: parent first, then each child",
     )
     yield World(
@@ -166,7 +166,7 @@ def _worlds() -> Iterator[World]:
         (Producer("orders", (same[0].flow,), repeats=1), Worker("orders"), Reaper("orders")),
         same,
         landed=False,
-        witnesses=("an add was repeated",),
+        witnesses=(Witness.LANDED_AGAIN,),
         summary="nothing fails; the same add is done once more although it was answered",
     )
     foreign = Flow("foreign", [Child("guest"), Child("alien", id="ORD" + pick[3:])])
@@ -177,7 +177,7 @@ def _worlds() -> Iterator[World]:
         batch,
         Faults(crashes=1),
         landed=False,
-        witnesses=("a flow failed to land",),
+        witnesses=(Witness.NOT_LANDED,),
         summary="three flows in one batch, the one in the middle refused; the batch is stopped and added again",
     )
     batch = planned("orders", _two("stock"), Flow("foreign", [Child("alien", "stock", id="ORD" + pick[3:])]))
@@ -193,7 +193,7 @@ def _worlds() -> Iterator[World]:
         ),
         batch,
         landed=False,
-        witnesses=("a flow failed to land",),
+        witnesses=(Witness.NOT_LANDED,),
         summary="a batch across queues: the refused flow leaves its parent held",
     )
     # --- trees ----------------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def _worlds() -> Iterator[World]:
         tree,
         Faults(crashes=1),
         landed=False,
-        witnesses=("an add was repeated",),
+        witnesses=(Witness.LANDED_AGAIN,),
         summary="a tree lands node by node while a worker already works on it, and is added again",
     )
     yield World(
@@ -219,7 +219,7 @@ def _worlds() -> Iterator[World]:
         (Worker("orders", "fail"), PumpActor("orders"), Reaper("orders")),
         planned("orders", Flow("root", [Child("branch", children=[Child("twig", children=[Child("leaf")])])])),
         Faults(crashes=1, lost_replies=1),
-        witnesses=("a child died",),
+        witnesses=(Witness.CHILD_DIED,),
         summary="a leaf dies, and its death climbs three levels, by a retry and by the Pump, with a crash anywhere",
     )
     yield World(
@@ -234,7 +234,7 @@ def _worlds() -> Iterator[World]:
         ),
         planned("orders", Flow("root", [Child("branch", children=[Child("leaf", "stock")])])),
         Faults(crashes=1),
-        witnesses=("a child died",),
+        witnesses=(Witness.CHILD_DIED,),
         summary="the same with the leaf in another queue: both levels climb by Pumps",
     )
     # --- Pumps ----------------------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def _worlds() -> Iterator[World]:
         "two-pumps",
         (Worker("stock"), Worker("orders"), PumpActor("stock"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
         crossing,
-        witnesses=(REDELIVERED,),
+        witnesses=(Witness.DELIVERED_AGAIN,),
         summary="two Pumps sweep one queue, and nothing else goes wrong",
     )
     yield World(
@@ -250,7 +250,7 @@ def _worlds() -> Iterator[World]:
         (Worker("stock"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
         crossing,
         Faults(redeliveries=2),
-        witnesses=(REDELIVERED,),
+        witnesses=(Witness.DELIVERED_AGAIN,),
         summary="entries come a second and a third time after they were trimmed, also when the parent is done",
     )
     yield World(
@@ -298,7 +298,7 @@ def _worlds() -> Iterator[World]:
         "reprocessed-child",
         (Worker("orders", "either"), Reaper("orders"), Operator((Deed("reprocess", "orders", pack),))),
         mixed,
-        witnesses=("a child whose outcome was recorded ran again",),
+        witnesses=(Witness.RAN_AGAIN,),
         summary="an operator reprocesses a dead child whose outcome its parent already has",
     )
     yield World(
@@ -312,14 +312,14 @@ def _worlds() -> Iterator[World]:
             Operator((Deed("reprocess", "stock", pack),)),
         ),
         mixed_crossing,
-        witnesses=("a child whose outcome was recorded ran again",),
+        witnesses=(Witness.RAN_AGAIN,),
         summary="the same across queues, also while the death still waits in the outbox",
     )
     yield World(
         "reprocessed-parent",
         (Worker("orders", "either"), Reaper("orders"), Operator((Deed("reprocess", "orders", parent),))),
         same,
-        witnesses=("a dead job was reprocessed",),
+        witnesses=(Witness.REPROCESSED,),
         summary="an operator reprocesses a parent that died of a child, while a sibling is still out",
     )
     yield World(
@@ -327,14 +327,14 @@ def _worlds() -> Iterator[World]:
         (Worker("orders"), Worker("orders"), Reaper("orders"), Operator((Deed("remove", "orders", pick),))),
         same,
         Faults(lapses=1),
-        witnesses=("a job was removed",),
+        witnesses=(Witness.REMOVED,),
         summary="an operator removes a child, wherever it stands",
     )
     yield World(
         "removed-parent",
         (Worker("orders"), Worker("orders"), Reaper("orders"), Operator((Deed("remove", "orders", parent),))),
         same,
-        witnesses=("a job was removed",),
+        witnesses=(Witness.REMOVED,),
         summary="an operator removes a held parent while its children run",
     )
     yield World(
@@ -349,7 +349,7 @@ def _worlds() -> Iterator[World]:
         ),
         mixed_crossing,
         Faults(crashes=1),
-        witnesses=("a job was removed",),
+        witnesses=(Witness.REMOVED,),
         summary="the same while its children's signals are under way",
     )
     yield World(

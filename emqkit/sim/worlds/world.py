@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -13,8 +13,10 @@ from emqkit.flows import Child, Flow
 from emqkit.ids import Minter
 from emqkit.sim.worlds.actors import Actor, Kit
 from emqkit.sim.worlds.faults import Faults
+from emqkit.sim.worlds.witness import check
 from emqkit.transitions import Policy
 from emqkit.wire import Program
+from emqkit.words.names import Names
 
 __all__ = ["Link", "Owed", "Planned", "World", "planned"]
 
@@ -77,7 +79,7 @@ class World:
         landed: whether the flows are there from the start; if not, a `Producer` lands them.
         setup: more that is there from the start: a function from the kit to programs, run in order before exploring.
         about: names of the promises this world is there to try; None for all that concern it.
-        witnesses: what must really have happened somewhere for any promise to hold here.
+        witnesses: what must really have happened somewhere for any promise to hold here; see `worlds.witness`.
         summary: one sentence for the catalogue.
     """
 
@@ -90,6 +92,10 @@ class World:
     about: tuple[str, ...] | None = None
     witnesses: tuple[str, ...] = ()
     summary: str = ""
+
+    def __post_init__(self) -> None:
+        for need in self.witnesses:
+            check(need)
 
     def with_faults(self, **budgets: int | None) -> World:
         """The same world with some budgets changed; None leaves one as it is."""
@@ -131,20 +137,15 @@ class World:
         named = {parent.queue for parent in self.owed.values()} | {link.queue for link in self.links.values()}
         return tuple(sorted(named))
 
+    @property
+    def payloads(self) -> Iterable[tuple[str, bytes]]:
+        """Each id that its flows declare, with its payload."""
+        return (pair for plan in self.flows for pair in _payloads(plan.flow))
+
     @cached_property
     def labels(self) -> Mapping[str, str]:
-        """What sentences call each id: its payload."""
-        labels: dict[str, str] = {}
-
-        def note(node: Flow | Child) -> None:
-            if node.id is not None:
-                labels[node.id] = to_bytes(node.payload).decode("utf-8", "replace")
-            for child in node.children:
-                note(child)
-
-        for plan in self.flows:
-            note(plan.flow)
-        return labels
+        """What sentences call each id: its payload, numbered where several have the same."""
+        return Names.of(self.payloads).labels
 
     def label(self, id: str) -> str:
         """What a sentence calls an id."""
@@ -177,6 +178,13 @@ class World:
     def _signals(self, queue: str) -> bool:
         crossing = any(link.queue == queue != link.parent_queue for link in self.links.values())
         return crossing or any(link.id in self.owed and link.queue == queue for link in self.links.values())
+
+
+def _payloads(node: Flow | Child) -> Iterator[tuple[str, bytes]]:
+    if node.id is not None:
+        yield node.id, to_bytes(node.payload)
+    for child in node.children:
+        yield from _payloads(child)
 
 
 def _ids(node: Flow | Child) -> list[str]:

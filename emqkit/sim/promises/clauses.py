@@ -1,0 +1,185 @@
+"""A promise is a tuple of clauses, and each clause one small function that yields a sentence for each way it is broken.
+
+A clause looks at one of four things:
+
+* a part: what one queue holds, once for each content it ever has;
+* a state: the whole keyspace with what is remembered of the past;
+* a move: one call with its reply, the keyspace before and after, and what was remembered before;
+* an end: where nothing more can change, whoever goes on trying (a bottom component of the graph of fault-free moves).
+
+    @of_move("a claim of a parent", Witness.PARENT_CLAIMED, on="claims", required=True)
+    def claimed_whole(world: World, move: Move, facts: Facts) -> Iterator[str]: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from emqkit.keyspace import Keyspace, Part
+from emqkit.scripts import ScriptSet
+from emqkit.sim.promises.events import Move
+from emqkit.sim.promises.facts import Facts
+from emqkit.sim.worlds.witness import OR, Witness
+from emqkit.sim.worlds.world import World
+
+__all__ = ["Clause", "Promise", "always", "of_end", "of_move", "of_part", "of_state", "with_flows"]
+
+What = Literal["part", "state", "move", "end"]
+On = Literal[
+    "answers", "claims", "settles", "deliveries", "reported", "extensions", "landed", "fatal", "changed", "ended"
+]
+OfPart = Callable[[World, Part], Iterator[str]]
+OfState = Callable[[World, Keyspace, Facts], Iterator[str]]
+OfMove = Callable[[World, Move, Facts], Iterator[str]]
+Concerns = Callable[[World], str | None]
+"""None when a world can try something; else why not."""
+
+
+def always(world: World) -> None:
+    """Every world can try it."""
+
+
+def with_flows(world: World) -> str | None:
+    """A world with flows can try it."""
+    return None if world.owed else "no flow is declared in this world"
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One thing that a promise says.
+
+    Attributes:
+        name: what it is about, in a few words; no two clauses of a promise share one.
+        witness: what must really have happened for it to have been tried.
+        looks_at: which of the four things.
+        check: from the world and that thing to the sentences that say how it is broken.
+        concerns: None when a world can try it; else why not.
+        required: whether the promise is not said to hold where this clause could have been tried and was not.
+        on: of a clause about moves, which of their `Events` it looks at; it is not asked of a move that has none.
+        ends: of a clause about ends, None when ends can be judged in a world; else why not.
+    """
+
+    name: str
+    witness: Witness
+    looks_at: What
+    check: Callable[..., Iterator[str]]
+    concerns: Concerns
+    required: bool
+    on: On = "changed"
+    ends: Concerns = always
+
+
+def of_part(
+    name: str, witness: Witness, *, concerns: Concerns = with_flows, required: bool = False
+) -> Callable[[OfPart], Clause]:
+    """Make a clause of a function of the world and one queue's contents; the arguments are those of `Clause`."""
+    return lambda check: Clause(name, witness, "part", check, concerns, required)
+
+
+def of_state(
+    name: str, witness: Witness, *, concerns: Concerns = with_flows, required: bool = False
+) -> Callable[[OfState], Clause]:
+    """Make a clause of a function of the world, its keyspace and what is remembered."""
+    return lambda check: Clause(name, witness, "state", check, concerns, required)
+
+
+def of_move(
+    name: str, witness: Witness, *, on: On, concerns: Concerns = with_flows, required: bool = False
+) -> Callable[[OfMove], Clause]:
+    """Make a clause of a function of the world, a move, and what was remembered before it."""
+    return lambda check: Clause(name, witness, "move", check, concerns, required, on=on)
+
+
+def of_end(
+    name: str,
+    witness: Witness,
+    *,
+    concerns: Concerns = with_flows,
+    ends: Concerns = always,
+    required: bool = False,
+) -> Callable[[OfState], Clause]:
+    """Make a clause of a function of the world, a keyspace where nothing more can change, and what is remembered."""
+    return lambda check: Clause(name, witness, "end", check, concerns, required, ends=ends)
+
+
+@dataclass(frozen=True)
+class Promise:
+    """One promise.
+
+    Attributes:
+        name: `P1` to `P16`.
+        title: its two words.
+        says: the promise in one sentence.
+        clauses: what that comes to, one by one.
+        unconcerned: why no clause can be tried in a world, if one sentence says it for all of them.
+        one_is_enough: whether any one of the required clauses will do for it to have been tried.
+        unstated: what it asks a script set to state and no set does, as a sentence with the set's name in it. Then a
+            verdict that is not `broken` is `unknown` and takes no part in the whole one: no world could settle it.
+    """
+
+    name: str
+    title: str
+    says: str
+    clauses: tuple[Clause, ...]
+    unconcerned: str = ""
+    one_is_enough: bool = False
+    unstated: str = ""
+
+    @cached_property
+    def _of(self) -> dict[What, tuple[Clause, ...]]:
+        whats: tuple[What, ...] = ("part", "state", "move", "end")
+        return {what: tuple(clause for clause in self.clauses if clause.looks_at == what) for what in whats}
+
+    def looks_at(self, what: What) -> bool:
+        """Whether it has something to say of one of the four things."""
+        return bool(self._of[what])
+
+    def part(self, world: World, part: Part) -> Iterator[str]:
+        """How one queue's contents break it."""
+        for clause in self._of["part"]:
+            yield from clause.check(world, part)
+
+    def state(self, world: World, keyspace: Keyspace, facts: Facts) -> Iterator[str]:
+        """How a state breaks it."""
+        for clause in self._of["state"]:
+            yield from clause.check(world, keyspace, facts)
+
+    def move(self, world: World, move: Move, facts: Facts) -> Iterator[str]:
+        """How a move breaks it; `facts` are those of before."""
+        for clause in self._of["move"]:
+            if getattr(move.did, clause.on):
+                yield from clause.check(world, move, facts)
+
+    def end(self, world: World, keyspace: Keyspace, facts: Facts) -> Iterator[str]:
+        """How a state, from which nothing more can change, breaks it."""
+        for clause in self._of["end"]:
+            yield from clause.check(world, keyspace, facts)
+
+    def concerns(self, world: World) -> str | None:
+        """None when this world can try some clause of it; else why not."""
+        reasons = [clause.concerns(world) for clause in self.clauses]
+        return None if None in reasons else self.unconcerned or reasons[0]
+
+    def ends(self, world: World) -> str | None:
+        """None when ends can be judged in this world; else why not."""
+        return next((why for clause in self.clauses if (why := clause.ends(world)) is not None), None)
+
+    def needed(self, world: World) -> tuple[str, ...]:
+        """The witnesses it needs in this world before it is said to hold; ` or ` where one of several will do."""
+        required = [clause for clause in self.clauses if clause.required]
+        if self.one_is_enough:
+            return (OR.join(dict.fromkeys(clause.witness for clause in required)),)
+        return tuple(dict.fromkeys(clause.witness for clause in required if clause.concerns(world) is None))
+
+    def untried(self, world: World) -> tuple[str, ...]:
+        """The required clauses that nothing in this world can try: `holds` is not said of them."""
+        if self.one_is_enough:
+            return ()
+        return tuple(c.name for c in self.clauses if c.required and c.concerns(world) is not None)
+
+    def lacks(self, world: World, scripts: ScriptSet) -> str | None:
+        """None when the script set states what the promise asks for; else what is not stated."""
+        return self.unstated.format(scripts=scripts.name) or None

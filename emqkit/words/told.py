@@ -1,0 +1,303 @@
+"""A call while its sentence is made: read by its header's names, and with what it changed, told piece by piece.
+
+What a sentence has said of the changes it takes from `left`; what is still there in the end is told line by line. So no
+two calls that did different things are told alike, whatever a script was supposed to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from emqkit import keys, outbox
+from emqkit.arguments import to_text
+from emqkit.keyspace import FUTURE, WHOLE, Keyspace, Part
+from emqkit.outbox import Completion, Failure
+from emqkit.scripts import CallView
+from emqkit.snapshot import Change
+from emqkit.trace import CallRecord
+from emqkit.wire import Reply
+from emqkit.words.changes import changes_in_words
+from emqkit.words.names import Names
+from emqkit.words.text import listed, many, plain
+
+__all__ = ["Told"]
+
+POLICY = "parent_policy"
+_LINES = 6
+
+
+class Told:
+    """One call of a sentence.
+
+    Args:
+        record: the call, its reply, and the keyspace around it.
+        names: what to call each job.
+        view: the call by its header's names; None for a command, or where no header fits.
+        left: the changes of which nothing has been said yet; what is said of is taken out.
+    """
+
+    def __init__(self, record: CallRecord, names: Names, view: CallView | None, left: list[Change]) -> None:
+        self.record = record
+        self.names = names
+        self._view = view
+        self.left = left
+        self.changed = bool(left)
+
+    # --- the call -------------------------------------------------------------------------------------------------
+
+    @property
+    def verb(self) -> str:
+        """Which script or command it is."""
+        return self.record.call.verb
+
+    @property
+    def reply(self) -> Reply:
+        """The reply as it came."""
+        return self.record.reply
+
+    @property
+    def view(self) -> CallView:
+        """The call by its header's names."""
+        if self._view is None:
+            raise LookupError(f"no header names what {self.verb} takes")
+        return self._view
+
+    def arg(self, name: str) -> str:
+        """An argument as text; raises `NotInCall`."""
+        return self.view.args.text(name)
+
+    def args(self, name: str) -> list[str]:
+        """A repeated argument as text."""
+        return [to_text(value) for value in self.view.args.all(name)]
+
+    @cached_property
+    def queue(self) -> str:
+        """The queue whose keys it takes; raises `LookupError` when its first key is of none."""
+        at = keys.parse(self.record.call.keys[0])
+        if at is None:
+            raise LookupError(f"{self.record.call.keys[0]!r} is of no queue")
+        return at.queue
+
+    @property
+    def where(self) -> str:
+        """That queue, in words."""
+        return plain(self.queue)
+
+    @cached_property
+    def was(self) -> Part:
+        """That queue before the call."""
+        return Keyspace.of(self.record.before)[self.queue]
+
+    @cached_property
+    def now(self) -> Part:
+        """That queue after the call."""
+        return Keyspace.of(self.record.after)[self.queue]
+
+    # --- what it changed ------------------------------------------------------------------------------------------
+
+    def take(self, key: bytes, part: str | None = None, *, after: bytes | None = None, kind: str = "") -> Change | None:
+        """The change of this part, if there is one that ended so or is of this kind; nothing is left to say of it."""
+        wanted = None if part is None else keys.text(part)
+        for at, change in enumerate(self.left):
+            fits = (after is None or change.after == after) and kind in ("", change.kind)
+            if change.key == key and change.part == wanted and fits:
+                return self.left.pop(at)
+        return None
+
+    def own_key(self, name: str) -> bytes:
+        """A key of the queue itself."""
+        return keys.queue_key(self.queue, name)
+
+    def job_key(self, id: str, name: str = "") -> bytes:
+        """The row of a job, or another key of it; ids that are none have keys too, so this is no gate."""
+        return keys.job_prefix(self.queue) + keys.text(f"{id}:{name}" if name else id)
+
+    def left_set(self, name: str, id: str) -> bool:
+        """Whether it took the id out of a set."""
+        return self.take(self.own_key(name), id, kind="removed") is not None
+
+    def entered(self, name: str, id: str) -> bool:
+        """Whether it put the id into a set; into pending and dead, with the score 0."""
+        score = b"0" if name in ("pending", "dead") else None
+        return self.take(self.own_key(name), id, kind="added", after=score) is not None
+
+    def moved(self, name: str, kind: str) -> list[str]:
+        """The ids that were `added` to a set or `removed` from it, in byte order."""
+        key = self.own_key(name)
+        return [to_text(one.part or b"") for one in self.left if one.key == key and one.kind == kind]
+
+    def set_field(self, id: str, field: str, value: str | bytes) -> None:
+        """Say nothing of a field that a row, which was there, now has with this value."""
+        if id in self.was.rows:
+            self.take(self.job_key(id), field, after=keys.text(value) if isinstance(value, str) else value)
+
+    def counted(self, name: str) -> None:
+        """Say nothing of a metric that went up by one, as it shall."""
+        before = self.was.counts.get(name, b"0")
+        self.take(
+            self.own_key(f"metrics:{name}"), "count", after=b"%d" % (int(before) + 1) if before.isdigit() else b""
+        )
+
+    def row_deleted(self, id: str) -> bool:
+        """Whether it deleted the row."""
+        if id in self.now.rows or id not in self.was.rows:
+            return False
+        self.left[:] = [one for one in self.left if one.key != self.job_key(id)]
+        return True
+
+    def row(self, id: str, **expected: str | bytes) -> str:
+        """The row as a land leaves it: `a row`, or what is wrong with it. Fields that came with these values are told.
+
+        Args:
+            id: what was landed.
+            expected: its state and more fields.
+        """
+        row = self.now.row(id)
+        for name, value in expected.items():
+            self.take(self.job_key(id), name, after=keys.text(value) if isinstance(value, str) else value, kind="added")
+        if row is None:
+            return "no row"
+        if not all(name in row for name in WHOLE):
+            return "a row that is not whole"
+        if row["state"] == keys.text(str(expected["state"])):
+            return "a row"
+        self.take(self.job_key(id), "state", kind="added")
+        return f"a row that says {plain(row['state'])}"
+
+    def logs_deleted(self, id: str) -> bool:
+        """Whether it deleted the job's logs."""
+        if id in self.now.logs or id not in self.was.logs:
+            return False
+        self.left[:] = [one for one in self.left if one.key != self.job_key(id, "logs")]
+        return True
+
+    def linked(self, id: str, parent: str, queue: str, policy: str) -> bool:
+        """Whether a child's row says whose it is, where that lives and, if a policy is given, what its death means."""
+        row = self.now.row(id) or {}
+        wanted = {"parent": parent, "parent_queue": queue, "parent_policy": policy}
+        for name, value in wanted.items():
+            self.take(self.job_key(id), name, after=keys.text(value), kind="added")
+        return all(row.get(name, b"") == keys.text(value) for name, value in wanted.items() if value or name != POLICY)
+
+    def signalled(self, signal: Completion | Failure) -> bool:
+        """Whether it put this signal into the queue's outbox."""
+        key = self.own_key("flow:outbox")
+        for one in self.left:
+            if one.key == key and one.before is None and outbox.decode(one.after or b"") == signal:
+                self.left.remove(one)
+                return True
+        return False
+
+    # --- words for it ---------------------------------------------------------------------------------------------
+
+    def places(self, id: str) -> str:
+        """Where an id stands after the call, which tells that it came there: `in active and dead`, `in no set`."""
+        for name in self.now.places(id):
+            self.entered(name, id)
+        return f"in {listed(self.now.places(id))}" if self.now.places(id) else "in no set"
+
+    def out_of(self, id: str, *, into: str = "") -> str:
+        """Take the id out of every set it left, and say so where it is not simply out of active.
+
+        Args:
+            id: the job that is settled.
+            into: the set it goes into, which is told elsewhere.
+
+        Returns:
+            Nothing, or a clause between commas.
+        """
+        gone = [name for name in keys.SETS if self.left_set(name, id)]
+        stays = [name for name in self.now.places(id) if name != into]
+        if stays:
+            return f", which stays in {listed(stays)},"
+        if not gone:
+            return ", which was in no set,"
+        return "" if gone == ["active"] else f", which was in {listed(gone)},"
+
+    def under(self, id: str, token: str) -> str:
+        """That the token was not the one on the row: nothing, or a clause between commas."""
+        attempts = (self.was.row(id) or {}).get("attempts")
+        if attempts is None or attempts == keys.text(token):
+            return ""
+        return f", under token {plain(token)} although its row says {plain(attempts)},"
+
+    def says(self, id: str, state: str) -> str:
+        """That a row has another state than this: nothing, or one more sentence."""
+        now = self.now.state(id)
+        return "" if now == state else " It has no state." if now is None else f" Its row says {plain(now)}."
+
+    def ids(self, ids: Sequence[str]) -> str:
+        """A few ids by name, many by the first and how many more."""
+        named = [self.names(id) for id in ids]
+        return listed(named) if len(named) <= 4 else f"{', '.join(named[:3])} and {len(named) - 3} more"
+
+    def counter(self, parent: str, *, expected: bool) -> str:
+        """What became of a parent's counter, as a clause; `expected` to move, it is also said that it did not."""
+        change = self.take(self.job_key(parent, "dependencies"))
+        counter = self.now.parents[parent].counter if parent in self.now.parents else None
+        if change is not None and change.after is not None:
+            if change.before is None:
+                return f", whose counter starts at {plain(change.after)}"
+            return f", whose counter goes {plain(change.before)} → {plain(change.after)}"
+        if not expected:
+            return ""
+        return ", which has no counter" if counter is None else f", whose counter stays at {plain(counter)}"
+
+    def moves(self, parent: str) -> bool:
+        """Whether it touched a parent's counter, and nothing has been said of that."""
+        return any(one.key == self.job_key(parent, "dependencies") for one in self.left)
+
+    def touches(self, parent: str, name: str, child: str) -> bool:
+        """Whether it touched a child in a parent's hash, and nothing has been said of that."""
+        part = keys.text(child)
+        return any(one.key == self.job_key(parent, name) and one.part == part for one in self.left)
+
+    def recorded(self, parent: str, name: str, child: str, value: bytes) -> bool:
+        """Whether a parent's hash has the child now, by this call; it is told if it came there with this value."""
+        touched = self.touches(parent, name, child)
+        self.take(self.job_key(parent, name), child, after=value, kind="added")
+        return touched and child in self.now.hash(parent, name)
+
+    def fate(self, parent: str) -> str:
+        """What became of a parent: released, dead, or held although nothing is outstanding; or nothing to say."""
+        who, outstanding = self.names(parent), self.now.counter(parent)
+        if self.entered("pending", parent):
+            self.set_field(parent, "state", "pending")
+            says = self.says(parent, "pending")
+            if outstanding == 0:
+                return f" That was the last one: {who} is released into pending.{says}"
+            still = "its counter below 0" if outstanding else "without a counter"
+            if outstanding is not None and outstanding > 0:
+                still = f"and {many(outstanding, 'child is', 'children are')} still outstanding"
+            return f" {who} is released into pending, {still}.{says}"
+        if self.entered("dead", parent):
+            self.set_field(parent, "state", "dead")
+            out = ", out of pending" if self.left_set("pending", parent) else ""
+            return f" {who} is dead with it{out}.{self.says(parent, 'dead')}"
+        moved = outstanding != self.was.counter(parent)
+        if moved and outstanding is not None and outstanding <= 0 and self.now.state(parent) == "awaiting_children":
+            return f" {who} is not released, although no child is outstanding."
+        return ""
+
+    def extended(self, id: str, lease: str) -> bool:
+        """Whether the id's lease, of so many milliseconds, runs from this call on, whatever the clock did meanwhile."""
+        deadline = self.now.members("active").get(id)
+        if deadline is None:
+            return False
+        if deadline == FUTURE or deadline != self.was.members("active").get(id):
+            return True
+        lasts = int(lease) if lease.isdigit() else 0
+        return self.record.before.now + lasts <= deadline <= self.record.after.now + lasts
+
+    @property
+    def end(self) -> str:
+        """That nothing changed, where nothing did."""
+        return "" if self.changed else "; nothing changed"
+
+    def rest(self) -> str:
+        """What changed and was not told yet, in a few words, and told with that; empty if that is nothing."""
+        lines = [words for _, words in changes_in_words(self.left, self.names)]
+        self.left.clear()
+        more = f"; and {len(lines) - _LINES} more" if len(lines) > _LINES else ""
+        return f"{'; '.join(lines[:_LINES])}{more}"

@@ -1,0 +1,46 @@
+"""Keyspaces made by hand, and calls made singly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emqkit import keys
+from emqkit.snapshot import Hash, Ranked, Snapshot, Text, Value
+from emqkit.wire import Call, Steps
+
+P, A, B, C = "JOB0KHTOWnGLuC", "JOB0KHTOWnGLuD", "JOB0KHTOWnGLuE", "JOB0KHTOWnGLuF"
+NOW = 1_000_000
+"""The instant of such a keyspace, in milliseconds."""
+
+
+def fields(**named: str | bytes) -> Hash:
+    encoded = ((name.encode(), value if isinstance(value, bytes) else value.encode()) for name, value in named.items())
+    return Hash(tuple(sorted(encoded)))
+
+
+def row(state: str, attempts: int = 0, payload: str | bytes = "pick", **more: str) -> Hash:
+    return fields(state=state, attempts=str(attempts), payload=payload, **more)
+
+
+def ranked(*members: tuple[str, float]) -> Ranked:
+    return Ranked(tuple((id.encode(), float(score)) for id, score in members))
+
+
+def snapshot(contents: dict[bytes, Value], now: int = NOW) -> Snapshot:
+    return Snapshot(tuple(sorted(contents.items())), now)
+
+
+def held_flow() -> dict[bytes, Value]:
+    """One parent, two children, in queue orders."""
+    return {
+        keys.job("orders", P): row("awaiting_children", payload="pack order 7"),
+        keys.subkey("orders", P, "dependencies"): Text(b"2"),
+        keys.job("orders", A): row("pending", parent=P, parent_policy="fp"),
+        keys.job("orders", B): row("pending", payload="label", parent=P, parent_policy="id"),
+        keys.queue_key("orders", "pending"): ranked((A, 0), (B, 0)),
+    }
+
+
+def as_operation(call: Call[Any]) -> Steps[Any]:
+    """One call as an operation, to be run."""
+    return (yield from call)
