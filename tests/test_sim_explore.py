@@ -276,6 +276,9 @@ def test_only_the_judge_says_holds() -> None:
     assert judge("P2", "held", Evidence(9, True, 3)).word == "holds"
     assert "of a small world" in str(judge("P2", "held", Evidence(9, True, 3, (), "a small world")))
     assert judge("P2", "held", Evidence(9, False, 3)).word == "unknown"
+    doubted = judge("P2", "held", Evidence(9, True, 3, doubts=("claim draws chance (SPOP)",)))
+    assert str(doubted) == "P2 held: unknown. Nothing seen is all there is: claim draws chance (SPOP)."
+    assert "at 3 instants" in judge("P2", "held", Evidence(9, True, 3, instants=3)).reason
     assert judge("P2", "held", Evidence(9, True, 3, ("a parent was claimed",))).reason == (
         "Not met anywhere: a parent was claimed."
     )

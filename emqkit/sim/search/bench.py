@@ -15,7 +15,20 @@ from emqkit.sim.worlds.world import World
 from emqkit.snapshot import Snapshot, capture_call, read_capture, restore_call
 from emqkit.wire import Call, ErrorReply, Flush, Reply
 
-__all__ = ["Bench", "Effect", "StrayWrite", "place_for"]
+__all__ = ["Bench", "Doubt", "Effect", "StrayWrite", "place_for"]
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Doubt:
+    """Something the explorer cannot see, repeat or count on: every promise that is not broken is then unknown.
+
+    Attributes:
+        name: which kind of thing: `chance`, `clock`, `keys`.
+        says: who does what, as a phrase.
+    """
+
+    name: str
+    says: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +69,15 @@ class Bench:
     Attributes:
         server: the scratch server; its script set decides what the calls mean.
         calls: how many calls were really made.
+        doubts: what about them cannot be relied on.
+        instants: how many readings of the clock were tried; 0 while no script of one's own has read it.
     """
 
     def __init__(self, server: Server) -> None:
         self.server = server
         self.calls = 0
+        self.doubts: set[Doubt] = set()
+        self.instants = 0
         self._held: Snapshot | None = None
 
     def make(

@@ -297,6 +297,8 @@ class Explorer:
                     (*missing, *unspent),
                     where,
                     promise.untried(self.world),
+                    tuple(doubt.says for doubt in sorted(self.bench.doubts)),
+                    self.bench.instants,
                 ),
                 violation=self._violation(n),
                 unconcerned=promise.concerns(self.world),

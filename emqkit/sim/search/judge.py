@@ -24,6 +24,8 @@ class Evidence:
         missing: the witnesses that did not turn up, and whatever else was not tried, as phrases.
         where: the world, its script set and its faults, as a phrase: what a verdict is of.
         untried: the clauses of the promise that this world cannot try, as phrases.
+        doubts: what could not be seen, repeated or counted on, as phrases: none of it holds then.
+        instants: how many readings of the clock were tried, where a script of one's own reads it; 0 where none does.
     """
 
     states: int
@@ -32,6 +34,8 @@ class Evidence:
     missing: tuple[str, ...] = ()
     where: str = "this world"
     untried: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    instants: int = 0
 
 
 @dataclass(frozen=True)
@@ -130,11 +134,15 @@ def judge(
         return Verdict(promise, title, "unknown", f"Not tried: {unconcerned}.", False)
     if lacks is not None:
         return Verdict(promise, title, "unknown", f"{lacks}.", False, lacks=lacks)
+    if evidence.doubts:
+        return Verdict(promise, title, "unknown", f"Nothing seen is all there is: {'; '.join(evidence.doubts)}.")
     if not evidence.complete:
         return Verdict(promise, title, "unknown", f"No violation up to depth {evidence.depth}; the world goes deeper.")
     if evidence.missing:
         return Verdict(promise, title, "unknown", f"Not met anywhere: {'; '.join(evidence.missing)}.")
     reason = f"In each of the {evidence.states:,} states of {evidence.where}."
+    if evidence.instants:
+        reason += f" The clock was tried at {evidence.instants} instants, which is no proof for the others."
     if evidence.untried:
         reason += f" Not tried here: {', '.join(evidence.untried)}."
     return Verdict(promise, title, "holds", reason, untried=evidence.untried, key=_KEY)
