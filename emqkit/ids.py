@@ -6,8 +6,10 @@ The digits hold 63 bits: 41 of milliseconds since 2024-01-01T00:00:00Z, 10 of no
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -24,6 +26,8 @@ __all__ = [
     "LARGEST_SNOWFLAKE",
     "Minter",
     "Parts",
+    "SharedMinter",
+    "Stretch",
     "check",
     "encode",
     "parse",
@@ -40,6 +44,9 @@ JOB = "JOB"
 LARGEST_NODE = 2**10 - 1
 LARGEST_SEQUENCE = 2**12 - 1
 LARGEST_SNOWFLAKE = 2**63 - 1
+SHORTEST_STRETCH_MS = 1_000
+LONGEST_STRETCH_MS = 60_000
+"""How long a stretch a shared minter asks for: the first is short, since many processes mint only once."""
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _VALUES = {digit: value for value, digit in enumerate(_DIGITS)}
@@ -154,7 +161,7 @@ class Minter:
     """Mints ids that never repeat and never go backwards, whatever its clock does; safe to share between threads.
 
     The promise holds within one minter. Two minters with one node, in one process or in two, can mint the same id:
-    give each its own node. ::
+    give each its own node, or take a server's own minter (`SharedMinter`), which sees to it. ::
 
         clock says   100   100   100    99   101
         minted     100/0 100/1 100/2 100/3 101/0      (millisecond / sequence)
@@ -191,6 +198,7 @@ class Minter:
         self._clock = clock
         self._namespace = namespace
         self._lock = threading.Lock()
+        _MINTERS.add(self)
         self._milliseconds = -1 if start is None else parse(start).milliseconds - EPOCH_MS
         # A full millisecond: the first id opens the next one.
         self._sequence = LARGEST_SEQUENCE
@@ -227,22 +235,103 @@ class Minter:
             BadArgument: the clock reads a millisecond beyond what an id can hold (in 2093), or all of them are used up.
                 Nothing is minted, and a later call with a sane clock works again.
         """
+        milliseconds, sequence = self._tick()
+        return encode(milliseconds << 22 | self._node << 12 | sequence, self._namespace)
+
+    def _tick(self, at_least: int = 0) -> tuple[int, int]:
+        """The next millisecond (since the ids' epoch) and sequence: after all before, and not before `at_least`."""
         with self._lock:
             now = _check_reading("clock", self._clock()) - EPOCH_MS
             milliseconds, sequence = self._milliseconds, self._sequence + 1
             if sequence > LARGEST_SEQUENCE:
                 milliseconds, sequence = milliseconds + 1, 0
-            if now > milliseconds:
-                milliseconds, sequence = now, 0
+            if max(now, at_least) > milliseconds:
+                milliseconds, sequence = max(now, at_least), 0
             if milliseconds > _LARGEST_MS:
                 raise BadArgument(
                     "clock", EPOCH_MS + now, "comes too late: this minter has used up every millisecond an id can hold"
                 )
             self._milliseconds, self._sequence = milliseconds, sequence
-            return encode(milliseconds << 22 | self._node << 12 | sequence, self._namespace)
+            return milliseconds, sequence
+
+    def _forked(self) -> None:
+        self._lock = threading.Lock()  # another thread may have held it, and that thread is not in the child
 
     def __repr__(self) -> str:
         return f"Minter(node={self._node}, namespace={self._namespace!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Milliseconds (unix, both ends included) in which one minter alone has a node."""
+
+    node: int
+    first: int
+    last: int
+
+
+class SharedMinter(Minter):
+    """Mints ids for a place where others mint, too: processes, threads, forks; none of their ids is ever equal.
+
+    It asks that place for a node and a stretch of milliseconds, mints in it, and asks for the next one when it is
+    through, or its clock is. Stretches of one node do not overlap and are never given out twice, so it does not matter
+    how long a minter sleeps, what its clock says, or whether it crashed: ::
+
+        node 0   |--- A ---|         |--- C ---|        each stretch has one owner for ever
+        node 1   |------- B -------|
+
+    A forked process asks anew. With more minters than nodes (1024) stretches begin in the future: ids run ahead of the
+    clock, by the length of a stretch at most for every 1024 minters.
+
+    Within a process the milliseconds and sequences are counted for all shared minters together: two servers' ids are
+    not equal either.
+    """
+
+    def __init__(self, reserve: Callable[[int, int], Stretch]) -> None:
+        """Prepare a minter; nothing is asked before the first :meth:`mint`.
+
+        Args:
+            reserve: from a unix millisecond and a length in milliseconds, a stretch of that length or more that begins
+                then or later. It may raise, and `mint` then raises the same.
+        """
+        super().__init__()
+        self._reserve = reserve
+        self._stretch: Stretch | None = None
+        self._length = SHORTEST_STRETCH_MS
+
+    @property
+    def node(self) -> int:
+        """The node of the stretch it mints in; one is asked for, if need be."""
+        with self._lock:
+            return (self._stretch or self._next(unix_milliseconds())).node
+
+    def mint(self) -> str:
+        """Return the next id: larger in its millisecond and sequence than every one this process minted before.
+
+        Raises whatever asking for a stretch raises; nothing is minted then.
+        """
+        with self._lock:
+            at_least = 0
+            while True:
+                milliseconds, sequence = _of_this_process._tick(at_least - EPOCH_MS)
+                now, stretch = EPOCH_MS + milliseconds, self._stretch
+                if stretch is None or now > stretch.last:
+                    stretch = self._next(now)
+                if stretch.first <= now <= stretch.last:
+                    return encode(milliseconds << 22 | stretch.node << 12 | sequence, self._namespace)
+                at_least = stretch.first
+
+    def _next(self, now: int) -> Stretch:
+        self._stretch = self._reserve(now, self._length)
+        self._length = min(self._length * 2, LONGEST_STRETCH_MS)
+        return self._stretch
+
+    def _forked(self) -> None:
+        super()._forked()
+        self._stretch = None  # it is the parent's
+
+    def __repr__(self) -> str:
+        return f"SharedMinter(namespace={self._namespace!r})"
 
 
 def _is_int(value: object) -> bool:
@@ -262,9 +351,20 @@ def _check_reading(name: str, unix_ms: int) -> int:
     return unix_ms
 
 
+_MINTERS: weakref.WeakSet[Minter] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for minter in list(_MINTERS):
+        minter._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
 _of_this_process = Minter()  # made here and not at the first call, which two threads may make at once
 
 
 def process_minter() -> Minter:
-    """The one minter (node 0) that everything in this process shares unless it is handed another: no id repeats."""
+    """The one minter (node 0) that every fake server of this process shares: no id repeats."""
     return _of_this_process

@@ -128,6 +128,7 @@ def test_a_payload_of_any_bytes_comes_back_to_the_byte(jobs: Jobs, queue: str) -
 
 def test_many_are_enqueued_in_one_flush_with_a_verdict_each_in_input_order(jobs: Jobs, queue: str) -> None:
     jobs.enqueue(queue, "there", id=B)
+    jobs.server.minter.mint()  # a server is asked for ids now and then
     with wire(jobs.server) as sent:
         verdicts = jobs.enqueue_many(queue, [(C, "c"), (B, "b"), (FOREIGN, "f"), (A, b"\xff"), "minted"])
     assert len(sent) == 1

@@ -27,6 +27,7 @@ from emqkit.errors import (
     WrongNamespace,
 )
 from emqkit.flows import Child, Flow, Flows
+from emqkit.ids import Minter
 from emqkit.jobs import Claim, Jobs
 from emqkit.pump import Pump
 from emqkit.scripts import ScriptSet
@@ -101,8 +102,9 @@ class Bench:
 
 @pytest.fixture
 def cold(server: Server) -> Iterator[Server]:
-    """A server that has been given no script yet."""
+    """A server that has been given no script yet, not even for ids."""
     with server.scratch() as cold:
+        cold.minter = Minter.fixed()
         yield cold
 
 

@@ -15,13 +15,16 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from emqkit.errors import BadArgument, ForeignLua, ReplyLost, Unreachable
-from emqkit.ids import process_minter
+from emqkit.errors import BadArgument, EmqError, ForeignLua, ReplyLost, Unreachable, UnsuitableServer
+from emqkit.ids import Minter, SharedMinter, Stretch
 from emqkit.scripts import Script, ScriptSet
 from emqkit.scripts.released import is_released
 from emqkit.wire import Call, ErrorReply, Flush, Recorder, Reply
 
 __all__ = ["CLIENT_OPTIONS", "Server", "check_server"]
+
+IDS_KEY = b"emqkit:ids"
+"""What a server keeps of the ids minted for it; no key of the protocol's, which all begin with `emq:{`."""
 
 ServerKind = Literal["fake", "embedded", "sandbox", "live"]
 
@@ -40,7 +43,8 @@ class Server:
             the kit's own), or `live` (somebody's own).
         scripts: the `ScriptSet` that script calls are resolved in.
         client: the redis-py client, for looking around; its commands go past every recorder.
-        minter: where new ids come from; the process's own unless another is put here (`Minter.fixed()` in a notebook).
+        minter: where new ids come from: this server gives every process that mints for it a node of its own, for a
+            while (`SharedMinter`). Another can be put here (`Minter.fixed()` in a notebook).
         recorder: whoever watches the operations run here; see `emqkit.record`.
     """
 
@@ -54,7 +58,7 @@ class Server:
         self.url = url
         self.client = client
         self.scripts = scripts
-        self.minter = process_minter()
+        self.minter: Minter = SharedMinter(self._reserve)
         self.recorder: Recorder | None = None
         self._tools = ScriptSet.load("tools")
         self._loaded: set[str] = set()
@@ -156,6 +160,25 @@ class Server:
     def _lost(self, commands: Sequence[tuple[bytes, ...]], answered: int, what: str, error: Exception) -> ReplyLost:
         """What to say when so many of the commands were answered and then no more."""
         return ReplyLost(self.url, what)
+
+    def _reserve(self, now: int, length: int) -> Stretch:
+        """A node and a stretch of milliseconds that this server gave nobody before. One round trip, unrecorded."""
+
+        def refused(error: ErrorReply) -> EmqError:
+            why = f"no ids can be had from it: {IDS_KEY.decode()} was answered with {error.code} {error.text}"
+            return UnsuitableServer(self.url, f"{why}; put a Minter of a node that nobody else has into server.minter")
+
+        args = (b"%d" % now, b"%d" % length)
+        call: Call[Reply] = Call("reserve", (IDS_KEY,), args, lambda reply: reply, refused, "tool")
+        try:
+            (reply,) = self.round_trip(Flush((call,)))
+        except ReplyLost as error:
+            raise Unreachable(self.url, "the reply to a reservation of ids was lost, which harms nobody") from error
+        if isinstance(reply, ErrorReply):
+            raise call.refusal(reply)
+        if not isinstance(reply, tuple):
+            raise TypeError(f"expected node, first and last from reserve, not {reply!r}")
+        return Stretch(*(int(part) for part in reply if isinstance(part, bytes)))
 
     # --- life -------------------------------------------------------------------------------------------------------
 

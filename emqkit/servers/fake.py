@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fakeredis
 
+from emqkit.ids import process_minter
 from emqkit.scripts import ScriptSet
 from emqkit.servers.base import CLIENT_OPTIONS, Server
 
@@ -24,6 +25,7 @@ class FakeServer(Server):
         self.store = fakeredis.FakeServer()
         client = fakeredis.FakeRedis(server=self.store, **CLIENT_OPTIONS())
         super().__init__("fake://", client, scripts)
+        self.minter = process_minter()  # nobody else mints for it
 
     def scratch(self) -> FakeServer:
         return FakeServer(self.scripts)
