@@ -33,6 +33,7 @@ __all__ = [
     "Row",
     "Settle",
     "changed_parents",
+    "placed",
     "recorded",
     "spoilt",
 ]
@@ -303,6 +304,11 @@ def changed_parents(world: World, move: Move) -> Iterator[tuple[Owed, Part, Part
         before, after = move.before[owed.queue], move.after[owed.queue]
         if before is not after:
             yield owed, before, after
+
+
+def placed(part: Part, id: str) -> str:
+    """The sets that hold an id, as words that follow `in`."""
+    return " and in ".join(part.places(id)) or "no set"
 
 
 def recorded(part: Part, parent: str, child: str, among: Iterable[str] = RECORDS) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from emqkit import keys
 from emqkit.keyspace import FUTURE, Part
 from emqkit.sim.promises.clauses import Promise, always, of_move, of_part
-from emqkit.sim.promises.events import Move
+from emqkit.sim.promises.events import Move, placed
 from emqkit.sim.promises.facts import Facts, Removed, Revived, Settled, Token
 from emqkit.sim.worlds.actors import Deed, Operator
 from emqkit.sim.worlds.witness import Witness
@@ -25,8 +25,8 @@ SET_OF = {"pending": "pending", "active": "active", "scheduled": "schedule", "de
 @of_part("one set at most", Witness.CLAIMED, concerns=always, required=True)
 def _one_set(world: World, part: Part) -> Iterator[str]:
     for id in sorted(part.ids):
-        if len(places := part.places(id)) > 1:
-            yield f"{world.label(id)} is in {' and in '.join(places)} at once"
+        if len(part.places(id)) > 1:
+            yield f"{world.label(id)} is in {placed(part, id)} at once"
 
 
 @of_part("the set that the row names", Witness.CLAIMED, concerns=always)
@@ -35,7 +35,7 @@ def _named_set(world: World, part: Part) -> Iterator[str]:
         state, places = part.state(id), part.places(id)
         named = SET_OF.get(state or "")
         if state is not None and len(places) < 2 and places != ((named,) if named else ()):
-            yield f"{world.label(id)} says {state} and is in {places[0] if places else 'no set'}"
+            yield f"{world.label(id)} says {state} and is in {placed(part, id)}"
 
 
 ONE_PLACE = Promise("P6", "one place", "An id is in exactly the set its row's state names.", (_one_set, _named_set))
@@ -48,7 +48,7 @@ ONE_PLACE = Promise("P6", "one place", "An id is in exactly the set its row's st
 def _has_row(world: World, part: Part) -> Iterator[str]:
     for id in sorted(part.ids):
         if part.row(id) is None:
-            yield f"{world.label(id)} is in {' and in '.join(part.places(id))} and has no row"
+            yield f"{world.label(id)} is in {placed(part, id)} and has no row"
 
 
 @of_part("whole rows", Witness.CLAIMED, concerns=always)
@@ -164,8 +164,7 @@ def _extends_active(world: World, move: Move, facts: Facts) -> Iterator[str]:
         before = move.before[extension.queue]
         for id in sorted(extension.ids):
             if id not in before.members("active"):
-                places = " and in ".join(before.places(id)) or "no set"
-                yield f"an extension put {world.label(id)} into active, which was in {places}"
+                yield f"an extension put {world.label(id)} into active, which was in {placed(before, id)}"
 
 
 @of_move("an extension changes deadlines only", Witness.EXTENDED, on="extensions", concerns=_extends)

@@ -8,7 +8,7 @@ from emqkit import outbox
 from emqkit.keyspace import Keyspace, Part
 from emqkit.outbox import Poison
 from emqkit.sim.promises.clauses import Promise, of_end, of_move
-from emqkit.sim.promises.events import UNSENT, Move, changed_parents, spoilt
+from emqkit.sim.promises.events import UNSENT, Move, changed_parents, placed, spoilt
 from emqkit.sim.promises.facts import Delivered, Facts, Landed, Removed, Settled, Unheard
 from emqkit.sim.worlds.actors import Operator
 from emqkit.sim.worlds.witness import Witness
@@ -171,7 +171,7 @@ def _row_changed(world: World, move: Move, facts: Facts) -> Iterator[str]:
 def _row_moved(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for id, before, after in _added_again(move, facts):
         if before.row(id) is not None and before.places(id) != after.places(id):
-            yield f"adding {world.label(id)} again moved it from {before.places(id)} to {after.places(id)}"
+            yield f"adding {world.label(id)} again moved it from {placed(before, id)} to {placed(after, id)}"
 
 
 @of_move("an add changes nothing collected", Witness.LANDED_AGAIN, on="landed", concerns=_adds_again)
