@@ -51,6 +51,9 @@ SETTLING = frozenset({"complete", "retry"})
 COUNTING = frozenset({"reap", "promote"})
 """What answers how many it moved: its 0 says that there was nothing to do, not that it refused."""
 
+ANSWERS: Mapping[Reply, str] = {1: "done", b"scheduled": "scheduled", b"dead": "dead"}
+"""What the replies of a settle that was no refusal mean."""
+
 RECORDS = ("processed", "unsuccessful", "failed")
 """Where a parent's outcomes are recorded."""
 
@@ -235,8 +238,8 @@ def _claim(did: Events, one: Answer) -> None:
 
 
 def _settle(did: Events, one: Answer) -> None:
-    answer = "done" if one.reply == 1 else to_text(one.reply) if isinstance(one.reply, bytes) else ""
-    if answer in ("done", "scheduled", "dead"):
+    answer = ANSWERS.get(one.reply)
+    if answer is not None:
         id, token = one.args.text("id"), one.args["token"]
         did.settles.append(Settle(one.verb, one.queue, id, int(token) if token.isdigit() else -1, answer))
         did.reported.append(id)
