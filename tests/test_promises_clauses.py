@@ -13,9 +13,11 @@ from emqkit.errors import BadFlow, EmqError
 from emqkit.flows import Child, Flow
 from emqkit.keyspace import FAR_MS
 from emqkit.scripts import Script, ScriptSet
+from emqkit.scripts.released import foreign
 from emqkit.servers import Server, open_server
 from emqkit.sim import Faults, Operator, Producer, PumpActor, Reaper, Repeating, Worker, World, scenario
 from emqkit.sim.promises import PROMISES, Clause, Promise
+from emqkit.sim.search.bench import place_for
 from emqkit.sim.search.explore import Explorer
 from emqkit.sim.worlds.actors import Deed, Role
 from emqkit.sim.worlds.mistakes import MISTAKES
@@ -619,8 +621,7 @@ ROWS = (
 
 
 def explored(row: Row, fake: Server, *promises: Promise) -> Explorer:
-    with fake.scratch() as place:
-        place.scripts = row.scripts
+    with place_for(row.world, fake, row.scripts) as place:
         explorer = Explorer(row.world, place, promises)
         explorer.search(max_states=row.most)
         return explorer
@@ -661,7 +662,9 @@ def test_every_clause_has_a_mistake_and_a_name_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_a_clause_alone_tells_of_its_mistake(row: Row, fake: Server) -> None:
+def test_a_clause_alone_tells_of_its_mistake(row: Row, fake: Server, request: pytest.FixtureRequest) -> None:
+    if foreign(row.scripts):
+        request.getfixturevalue("wheel")
     promise, clause = BY_NAME[row.promise], clause_of(row.promise, row.clause)
     others = without(promise, clause)
     said = sentences(explored(row, fake, promise, *([others] if others.clauses else [])))
