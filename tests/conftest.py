@@ -57,6 +57,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # One JupyterLab and one browser for the whole run: all who use them go to one worker.
             item.add_marker(pytest.mark.xdist_group("browser"))
             item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("long"):
+            item.add_marker(pytest.mark.slow)  # so that -m "not slow", which takes the place of "not long", means both
     # These take longest, and work is handed out in order.
     items.sort(key=lambda item: "lab" not in getattr(item, "fixturenames", ()) and "test_notebooks" not in item.nodeid)
 
