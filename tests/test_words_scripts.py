@@ -5,6 +5,7 @@ The calls are real ones, on a keyspace that was put there. Sentences are compare
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import cache
 from typing import Any
 
@@ -67,13 +68,14 @@ def published() -> Server:
 
 def made(before: Contents, call: Call[Any], scripts: ScriptSet | None = None) -> Trace:
     """The trace of this call on this keyspace."""
-    server = published() if scripts is None else open_server("fake://", scripts=scripts)
-    restore(server, Snapshot(tuple(sorted(before.items()))))
-    with record(server) as trace:
-        try:
-            run(server, as_operation(call))
-        except (EmqError, TypeError) as refused:  # what its host makes of the reply is not looked at here
-            assert trace.calls, refused
+    place = nullcontext(published()) if scripts is None else open_server("fake://", scripts=scripts)
+    with place as server:
+        restore(server, Snapshot(tuple(sorted(before.items()))))
+        with record(server) as trace:
+            try:
+                run(server, as_operation(call))
+            except (EmqError, TypeError) as refused:  # what its host makes of the reply is not looked at here
+                assert trace.calls, refused
     return trace
 
 
