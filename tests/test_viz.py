@@ -316,7 +316,7 @@ def test_any_two_snapshots_make_a_well_formed_board_that_hides_no_key(before: Sn
     assert all(mark in "+-~" and "\n" not in words for mark, words in lines)
     assert bool(lines) == bool(list(telling(diff(before, after))))
     planned = boards.plan([(None, before), (before, after)])
-    first, second = (boards.board(one, changes=diff(before, one), plan=planned) for one in (before, after))
+    first, second = (boards.board(one, previous=before, plan=planned) for one in (before, after))
     heights = {ElementTree.fromstring(one).get("height") for one in (first, second)}
     assert len(heights) == 1
 

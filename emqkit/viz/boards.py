@@ -12,17 +12,15 @@ from dataclasses import dataclass
 from html import escape
 
 from emqkit import keys, outbox
-from emqkit.arguments import to_text
 from emqkit.keys import SETS
-from emqkit.keyspace import POLICIES, WHOLE, FanIn, Keyspace, Part, Stranger, known
+from emqkit.keyspace import POLICIES, WHOLE, FanIn, Keyspace, Part, Stranger
 from emqkit.outbox import Failure, Poison
-from emqkit.snapshot import Change, Hash, Items, Members, Ranked, Snapshot, Text, Value, diff
+from emqkit.snapshot import Hash, Items, Members, Ranked, Snapshot, Text, Value
 from emqkit.viz.theme import BOARD_CSS, MARKS
-from emqkit.words.changes import telling
-from emqkit.words.names import Names, payloads
+from emqkit.words.names import Names
 from emqkit.words.text import elided, plain, short, width
 
-__all__ = ["Picture", "Plan", "board", "changes_of", "describe", "plan"]
+__all__ = ["Picture", "Plan", "board", "describe", "plan"]
 
 WIDTH = 860
 _LEFT, _INNER = 22, 816
@@ -59,6 +57,20 @@ class _Room:
     outbox: int
     strangers: int
 
+    def with_room_for(self, other: _Room | None) -> _Room:
+        """The most that either needs."""
+        if other is None:
+            return self
+        parents = [*other.parents, *(id for id in self.parents if id not in other.parents)]
+        return _Room(
+            self.name,
+            tuple(sorted({*self.ids, *other.ids}, key=keys.text)),
+            {column: max(self.chips[column], other.chips[column]) for column in _COLUMNS},
+            {id: max(self.parents.get(id, 0), other.parents.get(id, 0)) for id in parents},
+            max(self.outbox, other.outbox),
+            max(self.strangers, other.strangers),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -77,123 +89,52 @@ def plan(moves: Iterable[tuple[Snapshot | None, Snapshot]]) -> Plan:
     Returns:
         Queues in the order they first appear, ids in byte order; the most each place ever shows.
     """
-    order: dict[str, dict[str, None]] = {}
-    chips: dict[tuple[str, str], int] = {}
-    parents: dict[str, dict[str, int]] = {}
-    signals: dict[str, int] = {}
-    strangers: dict[str, int] = {}
-    outside = 0
+    rooms: dict[str, _Room] = {}
+    strangers = 0
     seen: set[tuple[int, int]] = set()
     for before, after in moves:
         if (id(before), id(after)) in seen:
             continue
         seen.add((id(before), id(after)))
-        changes = _Changes(() if before is None else diff(before, after))
-        held, was = Keyspace.of(after), Keyspace.of(before or Snapshot())
-        outside = max(outside, len(held.strangers) + len(changes.lost("", held.strangers)))
-        for name in sorted({queue.queue for one in (held, was) for queue in one.queues}):
-            now = held[name]
-            place = order.setdefault(name, {})
-            for one in (was[name], now):
-                place.update(dict.fromkeys(_ids(one)))
-            place.update(dict.fromkeys(changes.jobs(name, "row")))
-            for column in _COLUMNS:
-                chips[name, column] = max(chips.get((name, column), 1), len(_chips(now, column, changes, after.now)))
-            fans = parents.setdefault(name, {})
-            for parent in _parents(now, changes):
-                fans[parent] = max(fans.get(parent, 1), *(len(lines) for lines in _fan(now, parent, changes).values()))
-            signals[name] = max(signals.get(name, 0), len(_signals(now, changes)))
-            others = len(now.strangers) + len(changes.lost(name, now.strangers))
-            strangers[name] = max(strangers.get(name, 0), others)
-    return Plan(
-        tuple(
-            _Room(
-                name,
-                tuple(sorted(ids, key=keys.text)),
-                {column: min(chips[name, column], _CHIPS_SHOWN) for column in _COLUMNS},
-                {parent: min(lines, _ENTRIES_SHOWN) for parent, lines in parents[name].items()},
-                min(signals[name], _ENTRIES_SHOWN),
-                min(strangers[name], _ENTRIES_SHOWN),
-            )
-            for name, ids in order.items()
-        ),
-        min(outside, _ENTRIES_SHOWN),
-    )
-
-
-def changes_of(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
-    """What a board or a list of changes shows between two snapshots (`words.changes.telling`)."""
-    return tuple(telling(diff(before, after)))
-
-
-def _ids(queue: Part) -> list[str]:
-    """Every id the queue knows of, rows and members of sets and parents, sorted."""
-    return sorted({*queue.ids, *queue.parents}, key=keys.text)
+        for name, move in _moves(before, after).items():
+            if name:
+                rooms[name] = _room(move).with_room_for(rooms.get(name))
+            else:
+                strangers = max(strangers, _room(move).strangers)
+    return Plan(tuple(rooms.values()), strangers)
 
 
 # --- what changed ----------------------------------------------------------------------------------------------------
 
-_KINDS = {"added": "+", "removed": "-", "changed": "~"}
+_STATE_OF = {"pending": "pending", "active": "active", "schedule": "scheduled", "dead": "dead"}
+_HASHES = ("processed", "unsuccessful", "failed")
 
 
-class _Changes:
-    """Changes by key and part."""
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """One queue as it was and as it is, and the server's time now, in milliseconds."""
 
-    def __init__(self, changes: Iterable[Change]) -> None:
-        self._all: dict[bytes, list[Change]] = {}
-        self.by_key: dict[bytes, dict[bytes | None, Change]] = {}
-        for change in telling(changes):
-            self._all.setdefault(change.key, []).append(change)
-            self.by_key.setdefault(change.key, {})[change.part] = change
+    was: Part
+    now: Part
+    at: int
 
-    def all_of(self, key: bytes) -> Sequence[Change]:
-        """Every change of a key, also two of one list position."""
-        return self._all.get(key, ())
 
-    def of(self, key: bytes) -> Mapping[bytes | None, Change]:
-        return self.by_key.get(key, {})
+def _moves(before: Snapshot | None, after: Snapshot) -> dict[str, _Move]:
+    """Each queue that is or was there, by name; the keys of none as one without a name."""
+    now = Keyspace.of(after)
+    was = now if before is None else Keyspace.of(before)
+    names = sorted({part.queue for part in (*was.parts, *now.parts)})
+    return {name: _Move(was[name], now[name], after.now) for name in names}
 
-    def mark(self, key: bytes, part: str | bytes | None) -> str:
-        change = self.of(key).get(keys.text(part) if isinstance(part, str) else part)
-        return "" if change is None else _KINDS[change.kind]
 
-    def was(self, key: bytes, part: str | None) -> bytes | None:
-        change = self.of(key).get(None if part is None else keys.text(part))
-        return None if change is None else change.before
+def _mark(before: object, after: object) -> str:
+    """`+` came, `-` went, `~` is different now; nothing where they are equal."""
+    return "" if before == after else "+" if before is None else "-" if after is None else "~"
 
-    def removed(self, key: bytes) -> dict[str, bytes]:
-        """The parts this key lost, with what they held."""
-        return {
-            to_text(change.part): change.before
-            for change in self.of(key).values()
-            if change.kind == "removed" and change.part is not None and change.before is not None
-        }
 
-    def payloads(self) -> list[tuple[str, bytes]]:
-        """The payloads that went away, by id."""
-        gone = ((keys.parse(key), parts.get(b"payload")) for key, parts in self.by_key.items())
-        return [(at.id, one.before) for at, one in gone if at and at.id and at.name == "row" and one and one.before]
-
-    def jobs(self, queue: str, name: str) -> dict[str, bytes]:
-        """The job keys called `name` that changed in this queue: id → key."""
-        found = {}
-        for key in self.by_key:
-            at = keys.parse(key)
-            if at is not None and at.queue == queue and at.name == name and at.id is not None:
-                found[at.id] = key
-        return found
-
-    def lost(self, queue: str, present: Sequence[Stranger]) -> list[bytes]:
-        """Keys of a queue, or of none (""), that are not the protocol's and went away altogether."""
-        here = {stranger.key for stranger in present}
-        lost = []
-        for key, parts in self.by_key.items():
-            at = keys.parse(key)
-            if ("" if at is None else at.queue) != queue or key in here:
-                continue
-            if (at is None or not known(at)) and all(one.kind == "removed" for one in parts.values()):
-                lost.append(key)
-        return lost
+def _ids(move: _Move) -> list[str]:
+    """Every id the queue knows or knew of, rows and members of sets and parents, in byte order."""
+    return sorted({id for part in (move.was, move.now) for id in (*part.ids, *part.parents)}, key=keys.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,43 +142,48 @@ class _Chip:
     id: str
     payload: str
     note: str
-    mark: str = ""
-    parent: bool = False
-    warn: bool = False
+    mark: str
+    parent: bool
+    warn: bool
 
     @property
     def gone(self) -> bool:
         return self.mark == "-"
 
 
-def _row_key(queue: str, id: str) -> bytes:
-    # ids on a board may be ill-formed, and still have to be shown: not keys.job, which is a gate
-    return keys.job_prefix(queue) + keys.text(id)
-
-
-def _chips(queue: Part, column: str, changes: _Changes, now: int) -> list[_Chip]:
+def _chips(move: _Move, column: str) -> list[_Chip]:
     """The chips of one column in byte order, those that left with this move among them."""
+    was, now = (_standing(part, column) for part in (move.was, move.now))
+    return [_chip_of(move, column, id, _mark(was.get(id), now.get(id))) for id in sorted({*was, *now}, key=keys.text)]
+
+
+def _standing(part: Part, column: str) -> Mapping[str, object]:
+    """The ids of a column with what is marked when it changes: a set's scores; of those held, row and counter.
+
+    A deadline or due time that moves by less than a second is no news (`words.changes.telling`).
+    """
     if column == "held":
-        return _held(queue, changes)
-    key = keys.queue_key(queue.queue, column)
-    members = queue.sets[column]
-    left = changes.removed(key)
-    chips = []
-    for id in sorted({*members, *left}, key=keys.text):
-        row = queue.rows.get(id)
-        payload = _payload(queue, id, changes)
-        is_parent = id in queue.parents
-        if id not in members:
-            chips.append(_Chip(id, payload, _whither(queue, id), "-", is_parent))
-            continue
-        note, warn = _note(column, members[id], row, now)
-        chips.append(_Chip(id, payload, note, changes.mark(key, id), is_parent, warn))
-    return chips
+        return {id: (row, part.of(id).get("dependencies")) for id, row in part.rows.items() if not part.places(id)}
+    return part.members(column)
 
 
-def _payload(queue: Part, id: str, changes: _Changes) -> str:
-    lost = changes.was(_row_key(queue.queue, id), "payload")
-    return plain(queue.rows.get(id, {}).get("payload", lost or b""))
+def _chip_of(move: _Move, column: str, id: str, mark: str) -> _Chip:
+    row = move.now.row(id)
+    payload = plain((row or move.was.row(id) or {}).get("payload", b""))
+    if mark == "-":
+        note, warn = _whither(move.now, id), False
+    elif row is None:
+        note, warn = "no row", True
+    elif not all(name in row for name in WHOLE):
+        note, warn = "row not whole", True
+    elif row["state"] != keys.text(_STATE_OF.get(column, "awaiting_children")):
+        note, warn = f"says {plain(row['state'])}", True
+    else:
+        note, warn = _note(move, column, id, row)
+    if mark == "~" and column in ("active", "schedule"):
+        moved = abs(move.now.members(column)[id] - move.was.members(column)[id])
+        mark = mark if moved >= 1000 else ""  # milliseconds
+    return _Chip(id, payload, note, mark, id in move.now.parents, warn)
 
 
 def _whither(queue: Part, id: str) -> str:
@@ -247,97 +193,60 @@ def _whither(queue: Part, id: str) -> str:
     return "to no set" if id in queue.rows else "row deleted"
 
 
-_STATE_OF = {"pending": b"pending", "active": b"active", "schedule": b"scheduled", "dead": b"dead"}
-
-
-def _whole(row: Mapping[str, bytes]) -> bool:
-    return all(name in row for name in WHOLE)
-
-
-def _note(column: str, score: float, row: Mapping[str, bytes] | None, now: int) -> tuple[str, bool]:
-    if row is None:
-        return "no row", True
-    if not _whole(row):
-        return "row not whole", True
-    if row["state"] != _STATE_OF[column]:
-        return f"says {plain(row['state'])}", True
+def _note(move: _Move, column: str, id: str, row: Mapping[str, bytes]) -> tuple[str, bool]:
+    """What a chip says of a job that is as it should be."""
+    if column == "held":
+        fan = move.now.parents.get(id)
+        if fan is None or fan.counter is None:
+            return "no counter", True
+        return f"waits for {plain(fan.counter)}", False
+    ahead = move.now.members(column)[id] > move.at
     if column == "active":
-        return ("lease running" if score > now else "lease lapsed"), False
+        return ("lease running" if ahead else "lease lapsed"), False
     if column == "schedule":
-        return ("due later" if score > now else "due now"), False
+        return ("due later" if ahead else "due now"), False
     if column == "dead" and "last_error" in row:
         return plain(row["last_error"]), False
     return f"attempts {plain(row['attempts'])}", False
 
 
-def _held(queue: Part, changes: _Changes) -> list[_Chip]:
-    """Jobs with a row and in no set: held parents, and what was lost; and those that were so before this move."""
-    rows = changes.jobs(queue.queue, "row")
-    chips = []
-    for id in sorted({*queue.rows, *rows}, key=keys.text):
-        key = _row_key(queue.queue, id)
-        row = queue.rows.get(id)
-        touched = changes.of(key).values()
-        kept = sum(1 for change in touched if change.kind != "added")
-        had_row = kept > 0 or (row is not None and len(row) > len(touched))
-        placed = queue.places(id)
-        was_placed = any(
-            changes.mark(keys.queue_key(queue.queue, name), id) == "-"
-            or (name in placed and changes.mark(keys.queue_key(queue.queue, name), id) != "+")
-            for name in SETS
-        )
-        held_now, held_before = row is not None and not placed, had_row and not was_placed
-        if not held_now and not held_before:
-            continue
-        counter_key = key + b":dependencies"
-        payload = _payload(queue, id, changes)
-        if not held_now or row is None:
-            chips.append(_Chip(id, payload, _whither(queue, id), "-", id in queue.parents))
-            continue
-        mark = "+" if not held_before else "~" if touched or changes.of(counter_key) else ""
-        fan = queue.parents.get(id)
-        if not _whole(row):
-            note, warn = "row not whole", True
-        elif row["state"] != b"awaiting_children":
-            note, warn = f"says {plain(row['state'])}", True
-        elif fan is None or fan.counter is None:
-            note, warn = "no counter", True
-        else:
-            note, warn = f"waits for {plain(fan.counter)}", False
-        chips.append(_Chip(id, payload, note, mark, fan is not None, warn))
-    return chips
-
-
-def _parents(queue: Part, changes: _Changes) -> list[str]:
-    names = ("dependencies", "processed", "unsuccessful", "failed")
-    touched = (id for name in names for id in changes.jobs(queue.queue, name))
-    return sorted({*queue.parents, *touched}, key=keys.text)
-
-
-_HASHES = ("processed", "unsuccessful", "failed")
-
-
-def _fan(queue: Part, parent: str, changes: _Changes) -> dict[str, list[tuple[str, str, bytes]]]:
+def _fan(move: _Move, parent: str) -> dict[str, list[tuple[str, str, bytes]]]:
     """The three hashes of a parent as (mark, child id, value), lost entries among them."""
-    fan = queue.parents.get(parent, FanIn())
     lines: dict[str, list[tuple[str, str, bytes]]] = {}
-    for name, held in zip(_HASHES, (fan.processed, fan.unsuccessful, fan.failed), strict=True):
-        key = _row_key(queue.queue, parent) + b":" + name.encode()
-        lost = changes.removed(key)
-        lines[name] = [
-            (changes.mark(key, id), id, held[id] if id in held else lost[id])
-            for id in sorted({*held, *lost}, key=keys.text)
-        ]
+    for name in _HASHES:
+        was, now = move.was.hash(parent, name), move.now.hash(parent, name)
+        each = sorted({*was, *now}, key=keys.text)
+        lines[name] = [(_mark(was.get(id), now.get(id)), id, now[id] if id in now else was[id]) for id in each]
     return lines
 
 
-def _signals(queue: Part, changes: _Changes) -> list[tuple[str, bytes]]:
+def _signals(move: _Move) -> list[tuple[str, bytes]]:
     """The outbox as (mark, entry): entries trimmed by this move stand where they stood."""
-    changed = list(changes.all_of(keys.queue_key(queue.queue, "flow:outbox")))
-    gone = [("-", change.before) for change in changed if change.before is not None]
-    new = sum(1 for change in changed if change.after is not None)
-    kept = len(queue.entries) - new  # a list only loses at its head and gains at its tail
-    return gone + [("" if at < kept else "+", item) for at, item in enumerate(queue.entries)]
+    was, now = move.was.entries, move.now.entries
+    gone = next(n for n in range(len(was) + 1) if was[n:] == now[: len(was) - n])
+    new = len(was) - gone  # a list only loses at its head and gains at its tail
+    return [*(("-", item) for item in was[:gone]), *(("" if at < new else "+", item) for at, item in enumerate(now))]
+
+
+def _others(move: _Move) -> list[tuple[bytes, str, Stranger]]:
+    """The keys that are not as the protocol has them, with their marks; those that went away too."""
+    now, was = move.now.snapshot.keys, move.was.snapshot.keys
+    found = [(one.key, _mark(was.get(one.key), one.value), one) for one in move.now.strangers]
+    found += [(one.key, "-", one) for one in move.was.strangers if one.key not in now]
+    return sorted(found, key=lambda one: one[0])
+
+
+def _room(move: _Move) -> _Room:
+    """What this board alone needs."""
+    parents = sorted({*move.was.parents, *move.now.parents}, key=keys.text)
+    return _Room(
+        move.now.queue,
+        tuple(_ids(move)),
+        {column: min(max(1, len(_chips(move, column))), _CHIPS_SHOWN) for column in _COLUMNS},
+        {parent: min(max(1, *map(len, _fan(move, parent).values())), _ENTRIES_SHOWN) for parent in parents},
+        min(len(_signals(move)), _ENTRIES_SHOWN),
+        min(len(_others(move)), _ENTRIES_SHOWN),
+    )
 
 
 # --- drawing ---------------------------------------------------------------------------------------------------------
@@ -390,6 +299,12 @@ class _Pen:
     def close(self) -> None:
         self.parts.append("</g>")
 
+    def behind(self, start: int, top: float, bottom: float) -> None:
+        """Put a panel behind everything that was drawn since `start`."""
+        drawn, self.parts[start:] = self.parts[start:], []
+        self.rect("pa", 8, top, WIDTH - 16, bottom + 14 - top, 10)
+        self.parts += drawn
+
     def badge(self, mark: str, x: float, y: float) -> None:
         self.parts.append(f'<circle class="k" cx="{x:g}" cy="{y:g}" r="9" fill="none" stroke="currentColor"/>')
         self.text("kt", x, y + 5, MARKS[mark])
@@ -398,7 +313,6 @@ class _Pen:
 def board(
     snapshot: Snapshot,
     *,
-    changes: Iterable[Change] = (),
     previous: Snapshot | None = None,
     plan: Plan | None = None,
     names: Names | None = None,
@@ -408,8 +322,7 @@ def board(
 
     Args:
         snapshot: what to draw. Its `now` decides whether a lease is running and a delayed job due.
-        changes: what to mark as changed, as `diff` gives it.
-        previous: instead of `changes`: the snapshot to count them from.
+        previous: the snapshot before: what changed since is marked.
         plan: the room to leave, from `plan` over a whole trace; without one, what this board alone needs.
         names: what to call each job, as over a whole trace; by its payload here, if left out.
         styled: with its own style sheet. Without, the page must have `theme.BOARD_CSS`.
@@ -418,25 +331,21 @@ def board(
         An SVG document as text: `role="img"`, a title and a description in words, no ids, no scripts, no outside
         reference. It reads on light and on dark paper, and as outlines where style sheets are dropped.
     """
-    made = tuple(changes)
-    if not made and previous is not None:
-        made = tuple(diff(previous, snapshot))
-    if plan is None:
-        plan = _plan_one(snapshot, made)
-    marked = _Changes(made)
-    held = Keyspace.of(snapshot)
+    moves = _moves(previous, snapshot)
     if names is None:
-        names = Names.of([*payloads(held), *marked.payloads()])
+        names = Names.of_snapshot(snapshot, previous or Snapshot())
+    planned = {} if plan is None else {room.name: room for room in plan.queues}
+    outside = _room(moves[""]).strangers if "" in moves else 0
+    outside = max(outside, 0 if plan is None else plan.strangers)
     pen = _Pen(names)
     y = 1.0
-    for room in plan.queues:
-        y = _panel(pen, y, held[room.name], room, marked, snapshot.now)
-    planned = {room.name for room in plan.queues}
-    for queue in (one for one in held.queues if one.queue not in planned):
-        y = _panel(pen, y, queue, _plan_one(snapshot, made, queue.queue).queues[0], marked, snapshot.now)
-    if plan.strangers or held.strangers:
-        y = _outside(pen, y, held.strangers, plan.strangers, marked)
-    if not plan.queues and not held.parts and not plan.strangers:
+    for name in dict.fromkeys((*planned, *(name for name in moves if name))):
+        move = moves.get(name) or _Move(Part(name, Snapshot()), Part(name, Snapshot()), snapshot.now)
+        y = _panel(pen, y, move, planned[name] if name in planned else _room(move))
+    if outside:
+        nothing = Part("", Snapshot())
+        y = _outside(pen, y, moves.get("", _Move(nothing, nothing, 0)), outside)
+    if y == 1.0:
         pen.rect("pa", 8, y, WIDTH - 16, 72, 10)
         pen.text("s z", WIDTH / 2, y + 42, "the keyspace is empty")
         y += 84
@@ -453,63 +362,37 @@ def board(
     )
 
 
-def _plan_one(snapshot: Snapshot, changes: Sequence[Change], only: str | None = None) -> Plan:
-    """The room one board needs, its lost chips and entries included."""
-    marked = _Changes(changes)
-    held = Keyspace.of(snapshot)
-    touched = {at.queue for key in marked.by_key if (at := keys.parse(key)) is not None}
-    rooms = tuple(
-        _Room(
-            name,
-            tuple(sorted({*_ids(queue), *marked.jobs(name, "row")}, key=keys.text)),
-            {c: min(max(1, len(_chips(queue, c, marked, snapshot.now))), _CHIPS_SHOWN) for c in _COLUMNS},
-            {
-                parent: min(max(1, *map(len, _fan(queue, parent, marked).values())), _ENTRIES_SHOWN)
-                for parent in _parents(queue, marked)
-            },
-            min(len(_signals(queue, marked)), _ENTRIES_SHOWN),
-            min(len(queue.strangers) + len(marked.lost(name, queue.strangers)), _ENTRIES_SHOWN),
-        )
-        for name, queue in ((name, held[name]) for name in sorted({*touched, *(one.queue for one in held.queues)}))
-        if only in (None, name)
-    )
-    return Plan(rooms, min(len(held.strangers) + len(marked.lost("", held.strangers)), _ENTRIES_SHOWN))
-
-
-def _panel(pen: _Pen, top: float, queue: Part, room: _Room, changes: _Changes, now: int) -> float:
+def _panel(pen: _Pen, top: float, move: _Move, room: _Room) -> float:
     start = len(pen.parts)
-    y = _heading(pen, top + 34, queue, changes)
-    y = _sets(pen, y + 14, queue, room, changes, now)
+    y = _heading(pen, top + 34, move)
+    y = _sets(pen, y + 14, move, room)
     if room.parents:
-        y = _fans(pen, y + 14, queue, room, changes)
-    y = _rows(pen, y + 14, queue, room, changes)
-    if room.outbox or queue.entries:
-        y = _outbox(pen, y + 14, queue, room, changes)
-    lost = changes.lost(queue.queue, queue.strangers)
-    if room.strangers or queue.strangers or lost:
-        y = _strangers(pen, y + 14, "other keys", queue.strangers, lost, room.strangers, changes)
-    behind = _Pen(pen.names)
-    behind.rect("pa", 8, top, WIDTH - 16, y + 14 - top, 10)
-    pen.parts[start:start] = behind.parts
+        y = _fans(pen, y + 14, move, room)
+    y = _rows(pen, y + 14, move, room)
+    if room.outbox or move.now.entries:
+        y = _outbox(pen, y + 14, move, room)
+    if room.strangers or _others(move):
+        y = _strangers(pen, y + 14, "other keys", move, room.strangers)
+    pen.behind(start, top, y)
     return y + 14 + 12
 
 
-def _heading(pen: _Pen, y: float, queue: Part, changes: _Changes) -> float:
-    name = elided(plain(queue.queue), 30)
-    pen.open(f"queue {plain(queue.queue)}")
-    pen.runs("", _LEFT, y, ("q", name), ("s", f"queue · slot {keys.slot(keys.base(queue.queue))}"))
+def _heading(pen: _Pen, y: float, move: _Move) -> float:
+    queue = move.now.queue
+    pen.open(f"queue {plain(queue)}")
+    pen.runs("", _LEFT, y, ("q", elided(plain(queue), 30)), ("s", f"queue · slot {keys.slot(keys.base(queue))}"))
     pen.close()
     x = float(_LEFT + _INNER)
     for name in ("failed", "completed"):
-        key = keys.queue_key(queue.queue, f"metrics:{name}")
-        mark = changes.mark(key, "count")
-        words = f"{name} {_went(changes.was(key, 'count'), queue.counts.get(name), mark)}"
+        was, now = (part.counts.get(name) for part in (move.was, move.now))
+        mark = _mark(was, now)
+        count = "0" if now is None else plain(now)
+        words = f"{name} {'0' if was is None else plain(was)} → {count}" if mark else f"{name} {count}"
         pen.text("e b" if mark else "e s", x, y, f"{MARKS[mark]} {words}" if mark else words)
         x -= 7.6 * len(words) + 30
-    meta = keys.queue_key(queue.queue, "meta")
-    mark = changes.mark(meta, "paused")
-    if queue.paused or mark:
-        words = "paused" if queue.paused else "no longer paused"
+    mark = _mark(move.was.paused or None, move.now.paused or None)
+    if move.now.paused or mark:
+        words = "paused" if move.now.paused else "no longer paused"
         wide = 8.2 * len(words) + 24
         pen.rect("bx", x - wide, y - 17, wide, 24, 12)
         if mark:
@@ -519,13 +402,8 @@ def _heading(pen: _Pen, y: float, queue: Part, changes: _Changes) -> float:
     return y
 
 
-def _went(before: bytes | None, after: bytes | None, mark: str) -> str:
-    now = "0" if after is None else plain(after)
-    return f"{'0' if before is None else plain(before)} → {now}" if mark else now
-
-
-def _sets(pen: _Pen, y: float, queue: Part, room: _Room, changes: _Changes, now: int) -> float:
-    columns = {column: _chips(queue, column, changes, now) for column in _COLUMNS}
+def _sets(pen: _Pen, y: float, move: _Move, room: _Room) -> float:
+    columns = {column: _chips(move, column) for column in _COLUMNS}
     rows = max(max(room.chips[column], min(len(chips), _CHIPS_SHOWN)) for column, chips in columns.items())
     over = any(len(chips) > _CHIPS_SHOWN for chips in columns.values()) or rows == _CHIPS_SHOWN
     height = 34 + rows * (_CHIP + _CHIP_GAP) + (20 if over else 2)
@@ -585,12 +463,12 @@ def _short(id: str, columns: int) -> str:
     return name[3:] if name.startswith("JOB…") else elided(name, columns)
 
 
-def _fans(pen: _Pen, y: float, queue: Part, room: _Room, changes: _Changes) -> float:
+def _fans(pen: _Pen, y: float, move: _Move, room: _Room) -> float:
     for parent, lines in room.parents.items():
         height = max(130, 42 + lines * 24)
         pen.rect("bx", _LEFT, y, _INNER, height, 8)
-        _counter(pen, _LEFT + 14, y, queue, parent, changes)
-        hashes = _fan(queue, parent, changes)
+        _counter(pen, _LEFT + 14, y, move, parent)
+        hashes = _fan(move, parent)
         for place, name in enumerate(_HASHES):
             x = _LEFT + 206 + place * 206
             pen.line(x - 14, y + 12, x - 14, y + height - 12)
@@ -608,20 +486,18 @@ def _fans(pen: _Pen, y: float, queue: Part, room: _Room, changes: _Changes) -> f
     return y - 10
 
 
-def _counter(pen: _Pen, x: float, y: float, queue: Part, parent: str, changes: _Changes) -> None:
-    fan = queue.parents.get(parent, FanIn())
-    key = _row_key(queue.queue, parent) + b":dependencies"
-    mark = changes.mark(key, None)
+def _counter(pen: _Pen, x: float, y: float, move: _Move, parent: str) -> None:
+    was, fan = (part.parents.get(parent, FanIn()) for part in (move.was, move.now))
+    mark = _mark(was.counter, fan.counter)
     pen.open(f"the fan-in of {plain(parent)}")
     pen.runs("", x, y + 25, ("h", "fan-in of"), ("m b", f"{pen.name(parent, 11)} ◆"))
-    now = "none" if fan.counter is None else elided(plain(fan.counter), 6)
-    shown = now
-    if mark == "~":
-        shown = f"{elided(plain(changes.was(key, None) or b''), 6)} → {now}"
     if fan.counter is None and not mark:
         pen.text("s", x, y + 63, "no counter")
         pen.close()
         return
+    shown = "none" if fan.counter is None else elided(plain(fan.counter), 6)
+    if mark == "~":
+        shown = f"{elided(plain(was.counter or b''), 6)} → {shown}"
     pen.text("n", x, y + 66, shown)
     wide = 18.5 * width(shown)
     if mark:
@@ -656,14 +532,14 @@ _CELLS = {"state": 24, "attempts": 7, "payload": 19, "parent": 15, "policy": 6, 
 _POLICIES = {plain(code): words for code, words in POLICIES.items()}
 
 
-def _rows(pen: _Pen, y: float, queue: Part, room: _Room, changes: _Changes) -> float:
-    every = dict.fromkeys((*room.ids, *_ids(queue), *changes.jobs(queue.queue, "row")))
-    ids = [id for id in every if id in queue.rows or changes.of(_row_key(queue.queue, id)) or id in room.ids]
+def _rows(pen: _Pen, y: float, move: _Move, room: _Room) -> float:
+    was, now = move.was.rows, move.now.rows
+    ids = list(dict.fromkeys((*room.ids, *_ids(move))))
     hidden = 0
     if len(ids) > _ROWS_SHOWN:
         # the changed rows first, then those that exist, each in its place
         def telling(at: int) -> tuple[bool, bool, int]:
-            return (not changes.of(_row_key(queue.queue, ids[at])), ids[at] not in queue.rows, at)
+            return (not _mark(was.get(ids[at]), now.get(ids[at])), ids[at] not in now, at)
 
         kept = sorted(sorted(range(len(ids)), key=telling)[: _ROWS_SHOWN - 1])
         hidden = len(ids) - len(kept)
@@ -677,52 +553,42 @@ def _rows(pen: _Pen, y: float, queue: Part, room: _Room, changes: _Changes) -> f
     if not ids:
         pen.text("s", _LEFT + 26, y + 53, "no rows yet")
     for line, id in enumerate(ids):
-        _row(pen, y + 53 + line * _ROW, queue, id, changes)
+        _row(pen, y + 53 + line * _ROW, move, id)
     if hidden:
         pen.text("s", _LEFT + 26, y + 53 + len(ids) * _ROW, f"and {hidden} more rows")
     return y + height
 
 
-def _row(pen: _Pen, y: float, queue: Part, id: str, changes: _Changes) -> None:
-    key = _row_key(queue.queue, id)
-    row = queue.rows.get(id)
-    touched = changes.of(key)
-    lost = changes.removed(key)
+def _row(pen: _Pen, y: float, move: _Move, id: str) -> None:
+    was, row = move.was.row(id) or {}, move.now.row(id)
+    lost = {field: (plain(value), "x") for field, value in was.items() if field not in (row or {})}
+    mark = _mark(move.was.row(id), row)
     name = _short(id, 8)
     if row is None:
         pen.open(f"{plain(id)} · no row")
         if lost:
             pen.text("m b", _LEFT + 8, y, MARKS["-"])
             pen.text("m x", _LEFT + 26, y, name)
-            _cells(pen, y, queue, {field: (plain(value), "x") for field, value in lost.items()}, id)
+            _cells(pen, y, move.now, lost, id)
         else:
             pen.text("m s", _LEFT + 26, y, name)
             pen.text("s", _LEFT + 100, y, "no row")
         pen.close()
         return
-    mark = "+" if touched and len(touched) >= len(row) and not lost and _all_added(touched) else "~" if touched else ""
     pen.open(" · ".join([plain(id), *(f"{field}: {plain(value)}" for field, value in sorted(row.items()))]))
     if mark:
         pen.rect("r t", _LEFT + 3, y - 18.5, _INNER - 6, 25, 6)
         pen.text("m b", _LEFT + 8, y, MARKS[mark])
-    pen.text("m b", _LEFT + 26, y, f"{name} ◆" if id in queue.parents else name)
+    pen.text("m b", _LEFT + 26, y, f"{name} ◆" if id in move.now.parents else name)
     cells = {}
     for field, value in row.items():
-        change = changes.mark(key, field)
-        words = plain(value)
-        if change == "~" and field in ("state", "attempts"):
+        words, changed = plain(value), _mark(was.get(field), value)
+        if changed == "~" and field in ("state", "attempts"):
             # where both do not fit, the old value is cut: what it is now is the news
-            was = plain(changes.was(key, field) or b"")
-            words = f"{elided(was, max(2, _CELLS[field] - 3 - width(words)))} → {words}"
-        cells[field] = (words, "b" if change else "")
-    for field, value in lost.items():
-        cells[field] = (plain(value), "x")
-    _cells(pen, y, queue, cells, id)
+            words = f"{elided(plain(was[field]), max(2, _CELLS[field] - 3 - width(words)))} → {words}"
+        cells[field] = (words, "b" if changed else "")
+    _cells(pen, y, move.now, cells | lost, id)
     pen.close()
-
-
-def _all_added(touched: Mapping[bytes | None, Change]) -> bool:
-    return all(change.kind == "added" for change in touched.values())
 
 
 def _cells(pen: _Pen, y: float, queue: Part, cells: Mapping[str, tuple[str, str]], id: str) -> None:
@@ -755,32 +621,62 @@ def _cells(pen: _Pen, y: float, queue: Part, cells: Mapping[str, tuple[str, str]
         pen.text("s b", _LEFT + columns[field], y, "⚠ none")
 
 
-def _outbox(pen: _Pen, y: float, queue: Part, room: _Room, changes: _Changes) -> float:
-    lines = _signals(queue, changes)
-    fits = max(room.outbox, min(len(lines), _ENTRIES_SHOWN), 1)
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One line of a list: its mark, what hovering it says, and its texts as (style, x, text)."""
+
+    mark: str
+    title: str
+    cells: tuple[tuple[str, float, str], ...]
+
+
+def _list(
+    pen: _Pen,
+    y: float,
+    head: tuple[tuple[str, str], ...],
+    lines: Sequence[_Line],
+    room: int,
+    none: str,
+    count: str = "",
+) -> float:
+    """A box with a heading, a count at its right, and as many lines as there is room for."""
+    fits = max(room, min(len(lines), _ENTRIES_SHOWN), 1)
     height = 40 + fits * _ROW
     pen.rect("bx", _LEFT, y, _INNER, height, 8)
-    pen.runs("", _LEFT + 12, y + 24, ("h", "outbox"), ("s", "signals to parents elsewhere, oldest first"))
-    pen.text("s e", _LEFT + _INNER - 12, y + 24, str(len(queue.entries)))
-    if not lines:
-        pen.text("s", _LEFT + 26, y + 53, "empty")
+    pen.runs("", _LEFT + 12, y + 24, *head)
+    if count:
+        pen.text("s e", _LEFT + _INNER - 12, y + 24, count)
     shown = lines if len(lines) <= fits else lines[: fits - 1]
-    for line, (mark, raw) in enumerate(shown):
-        at = y + 55 + line * _ROW
-        struck = " x" if mark == "-" else ""
-        pen.open(plain(raw))
-        if mark == "+":
+    for place, line in enumerate(shown):
+        at = y + 55 + place * _ROW
+        pen.open(line.title)
+        if line.mark in ("+", "~"):
             pen.rect("r t", _LEFT + 3, at - 18.5, _INNER - 6, 25, 6)
-        if mark:
-            pen.text("m b", _LEFT + 8, at, MARKS[mark])
-        kind, route, rest = _signal(pen, raw)
-        pen.text("b" + struck, _LEFT + 26, at, ("⚠ " if kind == "poison" else "") + kind)
-        pen.text("m" + struck, _LEFT + 112, at, elided(route, 38))
-        pen.text("m" + struck, _LEFT + 420, at, elided(rest, 48))
+        if line.mark:
+            pen.text("m b", _LEFT + 8, at, MARKS[line.mark])
+        for style, x, text in line.cells:
+            pen.text(style, _LEFT + x, at, text)
         pen.close()
+    if not lines:
+        pen.text("s", _LEFT + 26, y + 53, none)
     if len(lines) > len(shown):
         pen.text("s", _LEFT + 26, y + 55 + len(shown) * _ROW, f"and {len(lines) - len(shown)} more")
     return y + height
+
+
+def _outbox(pen: _Pen, y: float, move: _Move, room: _Room) -> float:
+    lines = []
+    for mark, raw in _signals(move):
+        kind, route, rest = _signal(pen, raw)
+        struck = " x" if mark == "-" else ""
+        cells = (
+            ("b" + struck, 26, ("⚠ " if kind == "poison" else "") + kind),
+            ("m" + struck, 112, elided(route, 38)),
+            ("m" + struck, 420, elided(rest, 48)),
+        )
+        lines.append(_Line(mark, plain(raw), cells))
+    head = (("h", "outbox"), ("s", "signals to parents elsewhere, oldest first"))
+    return _list(pen, y, head, lines, room.outbox, "empty", str(len(move.now.entries)))
 
 
 def _signal(pen: _Pen, raw: bytes) -> tuple[str, str, str]:
@@ -794,61 +690,19 @@ def _signal(pen: _Pen, raw: bytes) -> tuple[str, str, str]:
     return "completed", route, "result: its own id" if own else f"result {plain(read.result)}"
 
 
-def _strangers(
-    pen: _Pen,
-    y: float,
-    title: str,
-    present: Sequence[Stranger],
-    lost: Sequence[bytes],
-    room: int,
-    changes: _Changes,
-) -> float:
-    lines = [(_key_mark(one, changes), one.key, one.why, value_words(one.value)) for one in present]
-    lines += [("-", key, "gone", "") for key in lost]
-    lines.sort(key=lambda line: line[1])
-    fits = max(room, min(len(lines), _ENTRIES_SHOWN), 1)
-    height = 40 + fits * _ROW
-    pen.rect("bx", _LEFT, y, _INNER, height, 8)
-    pen.text("h", _LEFT + 12, y + 24, title)
-    shown = lines if len(lines) <= fits else lines[: fits - 1]
-    if not lines:
-        pen.text("s", _LEFT + 26, y + 53, "none")
-    for line, (mark, key, why, words) in enumerate(shown):
-        at = y + 55 + line * _ROW
-        pen.open(f"{plain(key)} · {why} · {words}")
-        if mark in ("+", "~"):
-            pen.rect("r t", _LEFT + 3, at - 18.5, _INNER - 6, 25, 6)
-        if mark:
-            pen.text("m b", _LEFT + 8, at, MARKS[mark])
-        parsed = keys.parse(key)
-        within = key if parsed is None else key.removeprefix(keys.base(parsed.queue))  # the panel names the queue
-        pen.text("m b" + (" x" if mark == "-" else ""), _LEFT + 26, at, elided(plain(within), 36))
-        pen.text("s", _LEFT + 318, at, elided(why, 40))
-        pen.text("m", _LEFT + 596, at, elided(words, 26))
-        pen.close()
-    if len(lines) > len(shown):
-        pen.text("s", _LEFT + 26, y + 55 + len(shown) * _ROW, f"and {len(lines) - len(shown)} more")
-    return y + height
-
-
-def _key_mark(stranger: Stranger, changes: _Changes) -> str:
-    touched = changes.of(stranger.key)
-    if not touched:
-        return ""
-    parts = max(1, _size(stranger.value))
-    return "+" if _all_added(touched) and len(touched) >= parts else "~"
-
-
-def _size(value: Value) -> int:
-    match value:
-        case Text():
-            return 1
-        case Hash():
-            return len(value.fields)
-        case Items():
-            return len(value.items)
-        case Ranked() | Members():
-            return len(value.members)
+def _strangers(pen: _Pen, y: float, title: str, move: _Move, room: int) -> float:
+    lines = []
+    for key, mark, one in _others(move):
+        why, words = ("gone", "") if mark == "-" else (one.why, value_words(one.value))
+        at = keys.parse(key)
+        within = key if at is None else key.removeprefix(keys.base(at.queue))  # the panel names the queue
+        cells = (
+            ("m b x" if mark == "-" else "m b", 26.0, elided(plain(within), 36)),
+            ("s", 318.0, elided(why, 40)),
+            ("m", 596.0, elided(words, 26)),
+        )
+        lines.append(_Line(mark, f"{plain(key)} · {why} · {words}", cells))
+    return _list(pen, y, (("h", title),), lines, room, "none")
 
 
 def value_words(value: Value) -> str:
@@ -866,13 +720,11 @@ def value_words(value: Value) -> str:
             return ", ".join(plain(member) for member in value.members)
 
 
-def _outside(pen: _Pen, top: float, present: Sequence[Stranger], room: int, changes: _Changes) -> float:
+def _outside(pen: _Pen, top: float, move: _Move, room: int) -> float:
     start = len(pen.parts)
     pen.text("q", _LEFT, top + 34, "outside every queue")
-    y = _strangers(pen, top + 48, "keys", present, changes.lost("", present), room, changes)
-    behind = _Pen(pen.names)
-    behind.rect("pa", 8, top, WIDTH - 16, y + 14 - top, 10)
-    pen.parts[start:start] = behind.parts
+    y = _strangers(pen, top + 48, "keys", move, room)
+    pen.behind(start, top, y)
     return y + 26
 
 
@@ -886,7 +738,7 @@ def describe(snapshot: Snapshot, names: Names | None = None) -> str:
     said = []
     for queue in held.queues:
         parts = [f"queue {plain(queue.queue)}{', paused' if queue.paused else ''}"]
-        for chip in _held(queue, _Changes(())):
+        for chip in _chips(_Move(queue, queue, snapshot.now), "held"):
             parts.append(f"{names(chip.id)} in no set, {chip.note}")
         for name in SETS:
             members = [names(id) for id in sorted(queue.sets[name], key=keys.text)]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from emqkit.errors import ScriptArity, ScriptMissing
 from emqkit.scripts import Script
-from emqkit.snapshot import Snapshot
+from emqkit.snapshot import Snapshot, diff
 from emqkit.trace import CallRecord, Step, Trace
 from emqkit.viz import boards
 from emqkit.viz.theme import BOARD_CSS, MARKS, theme_css
@@ -244,8 +244,8 @@ class _Making:
         sources: list[Source] = []
         frames = []
         for shot in shots:
-            changes = () if shot.before is None else boards.changes_of(shot.before, shot.after)
-            picture = boards.board(shot.after, changes=changes, plan=layout, names=self._names, styled=False)
+            changes = () if shot.before is None else diff(shot.before, shot.after)
+            picture = boards.board(shot.after, previous=shot.before, plan=layout, names=self._names, styled=False)
             at = None
             if shot.script is not None:
                 at = shown.setdefault(shot.script.sha, len(shown))
