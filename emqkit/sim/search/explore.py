@@ -25,7 +25,7 @@ from emqkit.sim.search.bench import Bench
 from emqkit.sim.search.graph import Graph
 from emqkit.sim.search.interner import WIDTHS, Budgets, TooMany, Vectors, Widths
 from emqkit.sim.search.judge import Evidence, Gap, Verdict, Violation, judge
-from emqkit.sim.search.model import FROM_OUTSIDE, OF_ACTORS, Model, Outcome
+from emqkit.sim.search.model import FROM_OUTSIDE, OF_ACTORS, ActorFailed, Model, Outcome
 from emqkit.sim.worlds.faults import Fault
 from emqkit.sim.worlds.witness import crash_between, met
 from emqkit.sim.worlds.world import World
@@ -124,6 +124,9 @@ class Explorer:
             self.stopped = "interrupted"
         except TooMany as full:
             self.stopped = f"at {full.most}, as many as can be told apart"
+        except ActorFailed as failed:
+            history = self.history(*self.graph.path(len(self.graph.starts) - 1)) if self.graph.states else None
+            raise ActorFailed(failed.who, failed.error, history) from failed.error
         self.graph.forget_half()
         self.seconds = time.monotonic() - began
 

@@ -12,9 +12,11 @@ that writes elsewhere all the same is caught (`StrayWrite`). `confined=False` ma
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from emqkit import keys, outbox
@@ -23,7 +25,7 @@ from emqkit.jobs import Claim
 from emqkit.keyspace import FUTURE, PAST, Keyspace, Part, canonical_reply, home, moved, parts_of
 from emqkit.outbox import Completion, Failure
 from emqkit.scripts import Script, ScriptSet
-from emqkit.sim.history import Moved
+from emqkit.sim.history import History, Moved
 from emqkit.sim.promises import PROMISES, Move, Promise, at_start, remember, seen, trimmed
 from emqkit.sim.search.bench import Bench
 from emqkit.sim.search.interner import WIDTHS, Held, Interner, Sides, Widths
@@ -35,7 +37,7 @@ from emqkit.snapshot import capture
 from emqkit.transitions import flow_deliver, flow_fail_deliver
 from emqkit.wire import Call, Done, ErrorReply, Flush, Program, Reply, command
 
-__all__ = ["FROM_OUTSIDE", "OF_ACTORS", "Label", "Local", "Model", "Outcome"]
+__all__ = ["FROM_OUTSIDE", "OF_ACTORS", "ActorFailed", "Label", "Local", "Model", "Outcome", "Unrepeatable"]
 
 OF_ACTORS = (Fault.LOST_REPLY, Fault.CRASH)
 FROM_OUTSIDE = tuple(fault for fault in Fault if fault not in OF_ACTORS)
@@ -257,7 +259,46 @@ class Model:
 
     def begin(self, kind: int) -> list[Way]:
         """Where an actor of this kind may start."""
-        return self._choose(kind, self.kinds[kind].begin(self.kits[kind]))
+        return self._choose(kind, self._ask(kind, lambda actor, kit: actor.begin(kit)))
+
+    def _ask(self, kind: int, ask: Callable[[Actor, Kit], tuple[Choice, ...]]) -> tuple[Choice, ...]:
+        """What an actor says it may do, asked twice: what it says must depend on what it is asked, and on nothing else.
+
+        Raises `ActorFailed` or `Unrepeatable`.
+        """
+        actor, kit = self.kinds[kind], self.kits[kind]
+        try:
+            choices, again = ask(actor, kit), ask(actor, kit)
+        except (EmqError, MemoryError):
+            raise
+        except Exception as error:
+            raise ActorFailed(actor.title, error) from error
+        for one, other in zip_longest(choices, again):
+            if one != other:
+                raise Unrepeatable(actor.title, _difference(one, other))
+            if one is not None:
+                try:
+                    hash(one)
+                except TypeError as error:
+                    raise Unrepeatable(actor.title, f"{_named(one)} cannot be remembered ({error})") from None
+        return choices
+
+    def _after(
+        self, kind: int, program: Program[Any], replies: Sequence[Replies | Exception]
+    ) -> Flush[Any] | Done[Any]:
+        """What a program does next; one that is not the kit's own is asked twice.
+
+        Raises `ActorFailed` where it raised what is no `EmqError`, and `Unrepeatable`.
+        """
+        following = program.after(replies)
+        if isinstance(following, Done) and following.error is not None:
+            if isinstance(following.error, MemoryError):
+                raise following.error
+            if not isinstance(following.error, EmqError):
+                raise ActorFailed(f"{self.kinds[kind].title}, {program.name}", following.error) from following.error
+        if not program.function.__module__.startswith("emqkit.") and not _alike(following, program.after(replies)):
+            raise Unrepeatable(self.kinds[kind].title, f"{program.name} goes on differently after the same replies")
+        return following
 
     def _deliver(self, number: int, local: Local, replies: Replies | ReplyLost) -> list[Way]:
         """Where an actor may go on once the flush in flight is answered, or its replies are lost. Remembered."""
@@ -266,16 +307,20 @@ class Model:
         if ways is None:
             assert local.program is not None and local.flush is not None
             given = (*local.replies, replies)
-            following = local.program.after(given)
+            following = self._after(local.kind, local.program, given)
             if isinstance(following, Flush):
                 past = (*local.past, local.flush)
                 going_on = Local(local.kind, local.memory, local.program, given, flush=following, past=past)
                 ways = [Way(self._local(going_on))]
             else:
-                choices = self.kinds[local.kind].after(self.kits[local.kind], local.memory, local.program, following)
-                ways = self._choose(local.kind, choices, ((local.program, following),))
+                ways = self._settled(local.kind, local.memory, local.program, following, ())
             self._delivered[key] = ways
         return ways
+
+    def _settled(self, kind: int, memory: Hashable, program: Program[Any], done: Done[Any], ended: Ended) -> list[Way]:
+        """Where an actor may go on once a program of its has ended."""
+        choices = self._ask(kind, lambda actor, kit: actor.after(kit, memory, program, done))
+        return self._choose(kind, choices, (*ended, (program, done)))
 
     def _choose(self, kind: int, choices: tuple[Choice, ...], ended: Ended = ()) -> list[Way]:
         found: list[Way] = []
@@ -283,15 +328,14 @@ class Model:
         for program, memory, name in ((choice.program, choice.memory, choice.label) for choice in choices):
             named[name] += 1
             name = name if named[name] == 1 else f"{name} {named[name]}".strip()  # a name must tell the ways apart
-            following = None if program is None else program.after(())
+            following = None if program is None else self._after(kind, program, ())
             if not isinstance(following, Done):
                 found.append(Way(self._local(Local(kind, memory, program, flush=following)), name, ended))
                 continue
             assert program is not None
             if len(ended) > 50:
                 raise SilentActor(self.kinds[kind].title)
-            then = self.kinds[kind].after(self.kits[kind], memory, program, following)
-            found += self._choose(kind, then, (*ended, (program, following)))
+            found += self._settled(kind, memory, program, following, ended)
         return found
 
     def _local(self, local: Local) -> int:
@@ -371,9 +415,11 @@ class Model:
         found = self._crashes.get(number)
         if found is None:
             local = self.locals[number]
-            actor = self.kinds[local.kind]
             resting = local.program is None
-            ways = [] if resting else self._choose(local.kind, actor.crashed(self.kits[local.kind], local.memory))
+            ways = []
+            if not resting:
+                crashed = self._ask(local.kind, lambda actor, kit: actor.crashed(kit, local.memory))
+                ways = self._choose(local.kind, crashed)
             label = Label("crash", number, fault=Fault.CRASH)
             found = tuple((way.local, self.labels.number(replace(label, choice=way.choice))) for way in ways)
             found = self._crashes[number] = () if [way.local for way in ways] == [number] else found
@@ -545,6 +591,63 @@ class SilentActor(EmqError):
 
     def __init__(self, title: str) -> None:
         super().__init__(f"{title} runs programs for ever that send nothing; let it rest (a Choice without a program).")
+
+
+class Unrepeatable(EmqError):
+    """An actor, or an operation, does not do the same thing twice."""
+
+    def __init__(self, who: str, how: str) -> None:
+        super().__init__(
+            f"{who} cannot be repeated: {how}. Explored is only what depends on its arguments and replies alone; "
+            "an operation's owner must compare equal to another made the same way (a frozen dataclass does)."
+        )
+
+
+class ActorFailed(EmqError):
+    """Code of one's own raised what is no `EmqError`; says where, and which moves led there.
+
+    Attributes:
+        who: the actor, and its operation.
+        error: what it raised.
+        history: the moves before it; None while nobody knows them.
+    """
+
+    def __init__(self, who: str, error: Exception, history: History | None = None) -> None:
+        self.who, self.error, self.history = who, error, history
+        traced = "".join(traceback.format_exception(error)).rstrip()
+        moves = ("The moves that led there:", *history.sentences) if history is not None and history.moves else ()
+        super().__init__("\n".join((f"{who} raised {type(error).__name__}, which is no EmqError:", traced, *moves)))
+
+
+def _alike(one: Flush[Any] | Done[Any], other: Flush[Any] | Done[Any]) -> bool:
+    """Whether two answers of a program are the same, as far as their values can be compared."""
+    if isinstance(one, Flush) or isinstance(other, Flush):
+        return one == other
+    comparable = getattr(type(one.value), "__eq__", None) is not object.__eq__
+    return type(one.error) is type(other.error) and (one.value == other.value or not comparable)
+
+
+def _named(choice: Choice) -> str:
+    return "its rest" if choice.program is None else choice.program.name
+
+
+def _difference(one: Choice | None, other: Choice | None) -> str:
+    """How two answers to one question differ."""
+    if one is None or other is None:
+        return "asked twice, it has more choices once than the other time"
+    if one.program is not None and other.program is not None and one.program.function is other.program.function:
+        for what, first, second in (
+            (
+                f"the owner of {_named(one)}, a {type(one.program.owner).__name__},",
+                one.program.owner,
+                other.program.owner,
+            ),
+            (f"an argument of {_named(one)}", one.program.args, other.program.args),
+            (f"an argument of {_named(one)}", one.program.kwargs, other.program.kwargs),
+        ):
+            if first != second:
+                return f"{what} does not compare equal to the one it is given when asked again"
+    return f"asked twice, it chooses {_named(one)} and then {_named(other)}, or remembers something else"
 
 
 def _plain(move: Move) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from emqkit import keys
 from emqkit.arguments import to_bytes
+from emqkit.errors import BadArgument
 from emqkit.flows import Child, Flow
 from emqkit.ids import Minter
 from emqkit.sim.worlds.actors import Actor, Kit
@@ -29,9 +30,15 @@ class Planned:
     flow: Flow
 
 
-def planned(queue: str, *flows: Flow) -> tuple[Planned, ...]:
-    """Flows of one queue with their missing ids minted, the same ones every time."""
-    minter = Minter.fixed()
+def planned(queue: str, *flows: Flow, minter: Minter | None = None) -> tuple[Planned, ...]:
+    """Flows of one queue with their missing ids minted, the same ones every time.
+
+    Args:
+        queue: where the parents run.
+        flows: in the order their ids are minted in.
+        minter: where the ids come from: one for all of a world whose flows are planned queue by queue.
+    """
+    minter = Minter.fixed() if minter is None else minter
     return tuple(Planned(queue, flow.with_ids(minter)) for flow in flows)
 
 
@@ -96,6 +103,14 @@ class World:
     def __post_init__(self) -> None:
         for need in self.witnesses:
             check(need)
+        for id, flows in self.flow_of.items():
+            if len(flows) > 1:
+                places = " and ".join(str(index + 1) for index in sorted(flows))
+                why = (
+                    f"stands in flows {places} of {self.name}, which would be taken for one: give it to one of them; "
+                    "`planned` mints the same ids each time, unless it is given a minter that goes on"
+                )
+                raise BadArgument("id", id, why)
 
     def with_faults(self, **budgets: int | None) -> World:
         """The same world with some budgets changed; None leaves one as it is."""
