@@ -11,6 +11,7 @@ import pytest
 from emqkit import keys, transitions
 from emqkit.errors import BadArgument, EmqError, NotInCall, ReplyLost
 from emqkit.flows import Child, Flow, Flows
+from emqkit.ids import Minter
 from emqkit.jobs import Jobs
 from emqkit.keyspace import FAR_MS, Keyspace, parts_of
 from emqkit.scripts import Script, ScriptSet
@@ -497,7 +498,7 @@ BUSY = World(
         Producer("orders", (SAME[0].flow,)),
         Operator((Deed("pause", "orders"), Deed("remove", "orders", PICK), Deed("reprocess", "orders", PACK))),
     ),
-    (*SAME, *planned("orders", Flow("later", [Child("last")]))),
+    (*SAME, *planned("orders", Flow("later", [Child("last")]), minter=Minter.fixed(node=1))),
     Faults(crashes=1, lost_replies=1, lapses=1, redeliveries=1, poisons=1),
 )
 CALM = World("calm", (Worker("orders"), Worker("stock")), CROSSING)

@@ -21,7 +21,7 @@ from emqkit.sim.history import History, Moved
 from emqkit.sim.promises import PROMISES, Promise
 from emqkit.sim.search.bench import Bench, place_for
 from emqkit.sim.search.interner import Held
-from emqkit.sim.search.model import FROM_OUTSIDE, OF_ACTORS, Label, Model, Outcome
+from emqkit.sim.search.model import FROM_OUTSIDE, OF_ACTORS, ActorFailed, Label, Model, Outcome
 from emqkit.sim.worlds.faults import Fault
 from emqkit.sim.worlds.world import World
 
@@ -91,7 +91,13 @@ class Walker:
         self.close()
 
     def options(self) -> list[Option]:
-        """Every move that can be made now, the actors' first."""
+        """Every move that can be made now, the actors' first. Raises `ActorFailed`, with the walk so far."""
+        try:
+            return self._options()
+        except ActorFailed as failed:
+            raise ActorFailed(failed.who, failed.error, self.history()) from failed.error
+
+    def _options(self) -> list[Option]:
         found = [
             self._option(slot, outcome)
             for slot, local in enumerate(self.places)
