@@ -58,7 +58,7 @@ notebooks: $(VENV)/installed-test
 	$(BIN)/python docs/notebooks.py $(ARGS)
 
 verdicts: $(VENV)/installed-test
-	$(BIN)/python -m emqkit.sim.verdicts docs/findings.md $(ARGS)
+	$(BIN)/python -m emqkit.sim.verdicts docs/verdicts.md $(ARGS)
 
 bench: $(VENV)/installed-test
 	$(BIN)/python -m benchmarks $(ARGS)

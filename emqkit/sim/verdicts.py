@@ -1,119 +1,123 @@
-"""`python -m emqkit.sim.verdicts docs/findings.md` explores every listed scenario and rewrites that file's tables."""
+"""`make verdicts` explores every listed scenario and writes docs/verdicts.md: a table, and each counterexample.
+
+    python -m emqkit.sim.verdicts docs/verdicts.md             all of it; the flagship alone takes minutes
+    python -m emqkit.sim.verdicts docs/verdicts.md lapses bulk     these anew, and the others as the page has them
+
+Of a row everything but its seconds is the same on every machine and every server, and is compared by the tests.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from emqkit.servers import Server, open_server
+from emqkit.servers import open_server
 from emqkit.sim.catalogue import explore
 from emqkit.sim.promises import names
 from emqkit.sim.report import Result
 from emqkit.sim.search.judge import Verdict, Violation
 from emqkit.sim.worlds.scenarios import SCENARIOS
 
-__all__ = ["BEGIN", "END", "main", "tables"]
+__all__ = ["SIGNS", "main", "page", "row", "rows"]
 
-BEGIN, END = "<!-- verdicts: begin -->", "<!-- verdicts: end -->"
 SIGNS = {"holds": "✓", "broken": "✗", "unknown": "?"}
+COUNTS = ("states", "transitions", "real calls", "fingerprint", "seconds")
+HEAD = """\
+# What exploring every scenario finds
+
+Written by `make verdicts`, not by hand; [findings.md](findings.md) says what it means. Every listed world
+(`emqkit explore --list`) was explored whole with the script set `published`, its calls made on the embedded server.
+
+✓ holds in every state · ✗ broken · ? unknown: something needed was not met · empty: this world cannot try it, or, of
+P16, the script set does not state what it asks for. A fingerprint is that of the whole graph, its first 16 digits.
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Explore and write; 0 when all ran to their end."""
-    parser = argparse.ArgumentParser(prog="python -m emqkit.sim.verdicts", description=__doc__)
-    parser.add_argument("file", type=Path, help="the page whose tables are rewritten, between two comments")
-    parser.add_argument("scenario", nargs="*", help="only these; the others are left out of the tables")
-    parser.add_argument("--scripts", default="published", metavar="SET")
+    parser = argparse.ArgumentParser(prog="python -m emqkit.sim.verdicts", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("file", type=Path, help="the page")
+    parser.add_argument("scenario", nargs="*", help="only these; the others stay as the page has them")
     parser.add_argument("--server", default="embedded://", metavar="URL", help="where calls are made (embedded://)")
     options = parser.parse_args(argv)
-    results = []
-    with open_server(options.server, scripts=options.scripts) as server:
+    old = options.file.read_text(encoding="utf-8") if options.scenario else ""
+    told = dict(zip(rows(old), old.split("\n### ")[1:], strict=True))
+    table = rows(old)
+    complete = True
+    with open_server(options.server) as server:
         for name in options.scenario or SCENARIOS:
-            results.append(_explored(name, options.scripts, server))
-    page = options.file.read_text(encoding="utf-8")
-    before, rest = page.split(BEGIN)
-    _, after = rest.split(END)
-    options.file.write_text(f"{before}{BEGIN}\n{tables(results)}{END}{after}", encoding="utf-8")
-    return 0 if all(result.complete for result in results) else 2
+            result = explore(name, scripts="published", server=server)
+            table[name], told[name] = row(result), _section(result)
+            complete = complete and result.complete
+            print(f"{name}: {result.word}; {result.seconds:.0f} s", file=sys.stderr, flush=True)
+    options.file.write_text(page(table, told), encoding="utf-8")
+    return 0 if complete else 2
 
 
-def _explored(name: str, scripts: str, server: Server) -> Result:
-    began = time.monotonic()
-    result = explore(name, scripts=scripts, server=server)
-    broken = " ".join(violation.promise for violation in result.violations) or "nothing broken"
-    print(f"{name}: {result.word}, {broken}; {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    return result
+def row(result: Result) -> dict[str, str]:
+    """What a row of the table says of a world, by its column."""
+    signs = {name: SIGNS[verdict.word] if verdict.concerns else "" for name, verdict in result.verdicts.items()}
+    counts = (result.states, result.transitions, result.real_calls)
+    told = (*(f"{count:,}" for count in counts), f"`{result.fingerprint[:16]}`", f"{result.seconds:.1f}")
+    return {"faults": str(result.world.faults), **signs, **dict(zip(COUNTS, told, strict=True))}
 
 
-def tables(results: Sequence[Result]) -> str:
-    """The tables and the histories, as Markdown."""
-    promised = names()
-    lines = [
-        "",
-        f"| scenario | faults | {' | '.join(promised)} | states | transitions | real calls | seconds |",
-        f"| --- | --- | {' | '.join(':-:' for _ in promised)} | ---: | ---: | ---: | ---: |",
-    ]
-    for result in results:
-        signs = " | ".join(_sign(result.verdicts[name]) for name in promised)
-        lines.append(
-            f"| [{result.world.name}](#{result.world.name}) | {result.world.faults} | {signs} | {result.states:,} | "
-            f"{result.transitions:,} | {result.real_calls:,} | {result.seconds:.1f} |"
-        )
-    lines += [
-        "",
-        "✓ holds in every state · ✗ broken · ? unknown: something needed was not met · empty: this world cannot try "
-        "it, or, of P16, the script set does not state what it asks for. "
-        f"Script set `{results[0].scripts}`, calls made on the {results[0].server} server.",
-        "",
-    ]
-    for result in results:
-        lines += _section(result)
-    return "\n".join(lines) + "\n"
+def rows(text: str) -> dict[str, dict[str, str]]:
+    """The rows of a page, by the names of their worlds."""
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:2] == "| "]
+    return {cells[0].strip("[").split("]")[0]: dict(zip(lines[0][1:], cells[1:], strict=True)) for cells in lines[2:]}
 
 
-def _sign(verdict: Verdict) -> str:
-    return SIGNS[verdict.word] if verdict.concerns else ""
+def page(table: dict[str, dict[str, str]], told: dict[str, str]) -> str:
+    """The page: the table, and a section for each world."""
+    columns = ("faults", *names(), *COUNTS)
+    sides = ("---", "---", *(":-:" for _ in names()), *("---:" for _ in COUNTS))
+    lines = [HEAD, _line("scenario", *columns), _line(*sides)]
+    worlds = [name for name in SCENARIOS if name in table]
+    lines += [_line(f"[{name}](#{name})", *(table[name][column] for column in columns)) for name in worlds]
+    return "\n".join(lines) + "".join(f"\n\n### {told[name].strip()}" for name in worlds) + "\n"
 
 
-def _section(result: Result) -> list[str]:
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _section(result: Result) -> str:
     world = result.world
-    lines = [f"### {world.name}", "", f"{_sentence(world.summary)} Actors: {'; '.join(world.names)}.", ""]
-    for verdict in result.verdicts.values():
-        if verdict.word == "unknown" and verdict.concerns:
-            lines += [f"* {verdict.promise} {verdict.title} is unknown. {verdict.reason}"]
-        elif verdict.untried:
-            lines += [f"* {verdict.promise} {verdict.title} holds; not tried here: {', '.join(verdict.untried)}."]
-    if lines[-1]:
-        lines.append("")
+    summary = f"{world.summary[:1].upper()}{world.summary[1:]}."
+    lines = [world.name, "", f"{summary} Actors: {'; '.join(world.names)}.", ""]
+    notes = [note for verdict in result.verdicts.values() if (note := _note(verdict))]
+    lines += [*notes, ""] if notes else []
     if not result.violations:
-        return [*lines, f"Nothing was found broken. Fingerprint `{result.fingerprint[:16]}`.", ""]
+        lines.append("Nothing was found broken.")
     for violation in result.violations:
-        lines += _history(world.name, result.scripts, violation)
-    return [*lines, ""]
+        lines += _history(world.name, violation)
+    return "\n".join(lines)
 
 
-def _history(name: str, scripts: str, violation: Violation) -> list[str]:
-    other = "" if scripts == "published" else f" --scripts {scripts}"
-    told = "\n".join(violation.history.sentences)
+def _note(verdict: Verdict) -> str:
+    if verdict.word == "unknown" and verdict.concerns:
+        return f"* {verdict.promise} {verdict.title} is unknown. {verdict.reason}"
+    if verdict.untried:
+        return f"* {verdict.promise} {verdict.title} holds; not tried here: {', '.join(verdict.untried)}."
+    return ""
+
+
+def _history(name: str, violation: Violation) -> list[str]:
     return [
         f"<details><summary>{violation.promise}, {len(violation.history)} moves: {violation.says}.</summary>",
         "",
-        f"`emqkit explore {name}{other} --promise {violation.promise} --save h.json; emqkit replay h.json`",
+        f"`emqkit explore {name} --promise {violation.promise} --save h.json; emqkit replay h.json`",
         "",
         "```text",
-        told,
+        *violation.sentences,
         "```",
         "",
         "</details>",
         "",
     ]
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 if __name__ == "__main__":
