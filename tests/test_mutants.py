@@ -203,6 +203,10 @@ def test_the_zoo_is_not_drawn_from_and_the_tools_are() -> None:
         ("ok = a and not b", {"ok = a or not b", "ok = a and b"}),
         ("n = -7", {"n = - 8", "n = - 6", "n = 7"}),
         ("send(a)", {"pass"}),
+        (
+            "try: a\nexcept (OSError, redis.RedisError): b",
+            {"except (NeverRaised, redis.RedisError): b", "except (OSError, NeverRaised): b"},
+        ),
         ("@register\ndef f(): ...", {""}),
         ("'''Docstring: 1 < 2 and not True.'''", set()),
         ("# 1 < 2", set()),

@@ -3,6 +3,7 @@
     make mutants                                  300 faults, the sample of seed 1; about an hour on two quiet cores
     make mutants ARGS="--seed 2 --count 100"      another sample, a smaller one
     make mutants ARGS="--only emqkit/jobs.py"     one file, or a pattern, or a room (sim, words, lua, host, …)
+    make mutants ARGS="--only lua --tests test_lua.py"    and asked of one test file, which takes a minute
 
 A fault is *killed* when a test fails. It *survives* when no test reaches its line, when every test that does passes,
 or when the cap is used up first. A *timeout* is a fault that makes tests hang, or fail by waiting too long, and no
@@ -56,6 +57,9 @@ class Outcome:
     status: str
     why: str
     cpu: float
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}  {self.before}  →  {self.after or '(dropped)'}  ({self.why})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +239,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="which sample (1)")
     parser.add_argument("--count", type=int, default=300, help="how many mutants (300)")
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="a file, a pattern or a room")
+    parser.add_argument("--tests", action="append", default=[], metavar="PATTERN", help="ask these test files only")
     parser.add_argument("--cap", type=float, default=30.0, help="processor seconds of tests a mutant gets (30)")
     parser.add_argument("--patience", type=float, default=5.0, help="before a test counts as hanging (5)")
     parser.add_argument("--workers", type=int, default=2, help="how many run at once (2)")
@@ -270,7 +275,9 @@ def main(argv: list[str]) -> int:
             initargs=(tree, Path(place)),
         )
         with pool:
-            reach = record(tree, options.keep, lambda file: pool.submit(_record, file, pytest_options))
+            reach = record(
+                tree, options.tests or ["*"], options.keep, lambda file: pool.submit(_record, file, pytest_options)
+            )
             if reach.failing:
                 print(f"left out, since they fail as the code is: {', '.join(reach.failing)}", flush=True)
             began = time.monotonic()
@@ -294,10 +301,8 @@ def main(argv: list[str]) -> int:
                 pool.shutdown(wait=False, cancel_futures=True)
     outcomes.sort(key=lambda outcome: (outcome.path, outcome.line, outcome.after))
     for status in ("survived", "timeout"):
-        found = [outcome for outcome in outcomes if outcome.status == status]
-        print(f"\n{status}: {len(found)}")
-        for o in found:
-            print(f"{o.path}:{o.line}  {o.before}  →  {o.after or '(dropped)'}  ({o.why})")
+        found = [str(outcome) for outcome in outcomes if outcome.status == status]
+        print("\n".join([f"\n{status}: {len(found)}", *found]))
     minutes = (time.monotonic() - began) / 60
     print(f"\nseed {options.seed}, {len(outcomes)} of {len(drawn)} mutants, {minutes:.0f} minutes\n\n{table(outcomes)}")
     if options.json:
@@ -314,8 +319,8 @@ def _progress(outcomes: list[Outcome], total: int, seconds: float) -> None:
     line = f"{len(outcomes)} of {total}: {said}; about {left:.0f} minutes left"
     if sys.stdout.isatty():
         print(f"\r{line:<100}", end="" if len(outcomes) < total else "\n", flush=True)
-    elif len(outcomes) % 20 == 0 or len(outcomes) == total:
-        print(line, flush=True)
+    elif outcomes[-1].status in ("survived", "timeout"):
+        print(f"{line}\n  {outcomes[-1]}", flush=True)
 
 
 if __name__ == "__main__":

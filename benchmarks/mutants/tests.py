@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -75,19 +76,21 @@ def _is_of(test: str, path: str) -> bool:
     return bool(words & set(parts))
 
 
-def record(tree: Path, keep: Path, recorded: Callable[[str], Future[dict[str, Any]]]) -> Reach:
+def record(tree: Path, patterns: list[str], keep: Path, recorded: Callable[[str], Future[dict[str, Any]]]) -> Reach:
     """What each test of a tree reaches; test files that were recorded as they are now are not run again.
 
     Args:
         tree: where `emqkit`, `lua` and `tests` lie.
+        patterns: the test files to look at.
         keep: the folder that remembers.
         recorded: has a worker record a test file, by `record_file`.
     """
-    files = sorted(file for file in (tree / "tests").rglob("test_*.py") if file.stem not in NOT_THESE)
+    every = [file for file in sorted((tree / "tests").rglob("test_*.py")) if file.stem not in NOT_THESE]
+    files = [file for file in every if any(fnmatch(file.name, pattern) for pattern in patterns)]
     rest = [file for name in ("emqkit", "lua", "tests") for file in sorted((tree / name).rglob("*"))]
     base = hashlib.sha256()
     for file in [*rest, tree / "pyproject.toml", Path(__file__)]:
-        if file.is_file() and file not in files and "__pycache__" not in file.parts:
+        if file.is_file() and file not in every and "__pycache__" not in file.parts:
             base.update(file.read_bytes())
     known = {file: keep / f"{file.stem}-{_digest(base.digest() + file.read_bytes())}.json" for file in files}
     keep.mkdir(parents=True, exist_ok=True)
