@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from emqkit.scripts import ScriptSet
-from emqkit.servers import Server
+from emqkit.servers import Server, open_server
 
 PUBLISHED = ScriptSet.load("published")
 
@@ -130,6 +131,52 @@ def _read(reply: Any) -> Any:
 @pytest.fixture
 def room(server: Server, queue: str) -> Iterator[Room]:
     yield Room(server, queue)
+
+
+# --- the clock --------------------------------------------------------------------------------------------------------
+
+NOW = 1_704_067_200_987  # milliseconds; the server reads 654 microseconds more
+
+
+@pytest.fixture
+def still(monkeypatch: pytest.MonkeyPatch) -> Iterator[Room]:
+    """A queue on a fake server whose clock stands still."""
+    with open_server("fake://") as server:
+        monkeypatch.setattr(time, "time", lambda: (NOW * 1000 + 654) / 1_000_000)
+        room = Room(server, "q")
+        assert room.now() == NOW
+        yield room
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "args", "into"),
+    [
+        ("schedule", [f"job:{B}", "schedule"], [B, "p", "in", 7], "schedule"),
+        ("claim", ["pending", "active"], ["job:", 7], "active"),
+        ("extend_lock", ["active", f"job:{A}"], [A, 2, 7], "active"),
+        ("extend_locks", ["active"], ["", 7, A, 2], "active"),
+        ("retry", ["active", "schedule", "dead", f"job:{A}"], [A, 2, 7, 3, "boom", ""], "schedule"),
+        ("native_fail", ["active", "schedule", "dead", f"job:{A}"], [A, 2, 7, 3, "boom", ""], "schedule"),
+    ],
+)
+def test_a_deadline_is_the_servers_clock_in_whole_milliseconds_and_the_time_asked_for(
+    still: Room, name: str, keys: list[str], args: list[Any], into: str
+) -> None:
+    still.write(**{f"job:{A}": row("active", 2), "active": ids(A)} if name != "claim" else {"pending": ids(B)})
+    bases = {"job:": still.key("job:"), "": still.base}
+    still.run(name, keys, [bases.get(arg, arg) for arg in args])
+    assert still.score(into, B if name in ("schedule", "claim") else A) == NOW + 7
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "args"), [("promote", "schedule", [10]), ("reap", "active", [])], ids=["promote", "reap"]
+)
+def test_what_is_due_this_millisecond_is_due_and_the_next_is_not(
+    still: Room, name: str, source: str, args: list[int]
+) -> None:
+    still.write(**{source: zset(**{A: NOW, B: NOW + 1})})
+    assert still.run(name, [source, "pending"], [still.base, *args]) == 1
+    assert still.holds()["pending"] == ids(A)
 
 
 # --- enqueue and schedule ---------------------------------------------------------------------------------------------

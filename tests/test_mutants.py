@@ -236,6 +236,7 @@ def test_a_line_of_python_can_become(line: str, expected: set[str]) -> None:
         ("-- 1 < 2 and 'three'", set()),
         ("local a, b = 'one', 'two'", {"local a, b = 'two', 'two'", "local a, b = 'one', 'one'"}),
         ("local a = [[1 < 2]]", set()),
+        ("x = string.sub(text, 1, 3)", {f"x = string.sub(text, {part})" for part in ("2, 3", "1, 4", "1, 2")}),
     ],
 )
 def test_a_line_of_lua_can_become(line: str, expected: set[str]) -> None:

@@ -266,6 +266,7 @@ _OTHERS = {
     "false": ["true"],
     "not": [""],
 }
+_FIRST = re.compile(r"\bsub\([^(),]+, $")  # a text's part from 0 is its part from 1
 _CONDITION = re.compile(r"^\s*(?:if|elseif|while) (.+) (?:then|do)\b", re.MULTILINE)
 _CALLED = re.compile(r"^[ \t]*([\w.]+\(.*\))[ \t]*$", re.MULTILINE)
 
@@ -291,6 +292,8 @@ def _lua(text: str) -> Choices:
                 yield change(*token.span(), other)
         elif token.lastgroup == "number":
             for step in (1, -1):
+                if step < 0 and _FIRST.search(text, 0, token.start()):
+                    continue
                 yield change(*token.span(), f"{float(token[0]) + step:.17g}")
         elif token.lastgroup == "string" and token[0] in words:
             for other in words:
