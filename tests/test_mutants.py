@@ -49,7 +49,12 @@ def give_up(done):
 
 def same(left, right):
     return left | right
+
+
+LIMIT = 3
+assert LIMIT > 2
 """,
+    "tests/conftest.py": "from emqkit import toy\n",
     "lua/take.lua": "redis.call('SET', KEYS[1], ARGV[1])\nreturn 1\n",
     "tests/test_toy.py": """\
 from pathlib import Path
@@ -132,6 +137,7 @@ def test_each_fault_of_a_small_tree_is_called_what_it_is(tmp_path: Path) -> None
     assert status("while not n:") == ("killed", "tests/test_toy.py::test_spin")
     assert status("if not done:") == ("timeout", "tests/test_toy.py::test_give_up")
     assert status("return left & right") == ("equivalent", "both sides are the same")
+    assert status("assert LIMIT <= 2") == ("killed", ""), "nothing could be imported"
     assert status("", "lua/take.lua") == ("survived", "1 tests")
     assert {o["status"] for (_, after), o in outcomes.items() if after in ("return 0", "return 2")} == {"killed"}
     assert run.returncode == 1, run.stderr

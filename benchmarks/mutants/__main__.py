@@ -18,6 +18,7 @@ import json
 import multiprocessing
 import os
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -92,7 +93,7 @@ class Limits:
 
     Attributes:
         cap: processor seconds for all of them.
-        patience: processor seconds that one test may take beyond five times its own; four times as long on the clock.
+        patience: processor seconds a test may take beyond five times its own; on the clock, twelve times as long.
         options: what pytest is told besides.
     """
 
@@ -124,7 +125,7 @@ def _verdict(tests: list[tuple[str, float, float]], limits: Limits) -> tuple[str
 
     def allowed(test: str) -> tuple[float, float]:
         cpu, wall = cost.get(test, (2.0, 4.0))  # of none: they are being collected
-        return limits.patience + 5 * cpu, 4 * limits.patience + 5 * wall
+        return limits.patience + 5 * cpu, 12 * limits.patience + 5 * wall
 
     while left and used < limits.cap and len(hung) < MOST_HANGS:
         files = list(dict.fromkeys(test.partition("::")[0] for test in left))
@@ -266,6 +267,8 @@ def main(argv: list[str]) -> int:
     pytest_options = ["--servers", options.servers] if options.servers else []
     limits = Limits(options.cap, options.patience, pytest_options)
     import_ahead()
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.default_int_handler)  # a run in the background can be ended, too
     outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as place:
         pool = ProcessPoolExecutor(

@@ -158,7 +158,9 @@ def _in_child(
         ]
         watcher = Watcher(pipe, tests, allowed)
         watcher.limit("")
-        pytest.main(arguments, plugins=[watcher, *([around] if around else [])])
+        ended = pytest.main(arguments, plugins=[watcher, *([around] if around else [])])
+        if ended not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
+            watcher.say("fail", "")  # not even a conftest.py could be imported
         watcher.say("over", "")
     except BaseException:
         traceback.print_exc()  # into its log; to the parent it is a crash

@@ -26,6 +26,9 @@ __all__ = ["Reach", "record", "record_file"]
 
 PATIENT = (600.0, 1200.0)  # processor seconds and seconds that a test may take while it is recorded
 
+FORM = b"1"  # of what is kept: another one, and nothing that was kept is read again
+KEPT = 4  # recordings of a test file, the latest
+
 
 @dataclass
 class Reach:
@@ -88,8 +91,8 @@ def record(tree: Path, patterns: list[str], keep: Path, recorded: Callable[[str]
     every = [file for file in sorted((tree / "tests").rglob("test_*.py")) if file.stem not in NOT_THESE]
     files = [file for file in every if any(fnmatch(file.name, pattern) for pattern in patterns)]
     rest = [file for name in ("emqkit", "lua", "tests") for file in sorted((tree / name).rglob("*"))]
-    base = hashlib.sha256()
-    for file in [*rest, tree / "pyproject.toml", Path(__file__)]:
+    base = hashlib.sha256(FORM)
+    for file in [*rest, tree / "pyproject.toml"]:
         if file.is_file() and file not in every and "__pycache__" not in file.parts:
             base.update(file.read_bytes())
     known = {file: keep / f"{file.stem}-{_digest(base.digest() + file.read_bytes())}.json" for file in files}
@@ -99,10 +102,9 @@ def record(tree: Path, patterns: list[str], keep: Path, recorded: Callable[[str]
         print(f"recording what the tests reach: {len(new)} of {len(files)} files", flush=True)
     running = {file: recorded(file.relative_to(tree).as_posix()) for file in new}
     for file, future in running.items():
-        for old in keep.glob(f"{file.stem}-*.json"):
-            if len(list(keep.glob(f"{file.stem}-*.json"))) > 3:
-                old.unlink()
         known[file].write_text(json.dumps(future.result()))
+        for old in sorted(keep.glob(f"{file.stem}-*.json"), key=lambda place: -place.stat().st_mtime)[KEPT:]:
+            old.unlink()
     reach = Reach()
     for place in known.values():
         found = json.loads(place.read_text())
