@@ -19,6 +19,7 @@ __all__ = [
     "IllFormedQueue",
     "JobGone",
     "JobLocked",
+    "LaneJob",
     "NotDead",
     "NotInCall",
     "NotThisYet",
@@ -155,6 +156,19 @@ class NotDead(EmqError):
         super().__init__(f"job {id} in queue {queue} is not dead, and only a dead job is reprocessed. See jobs.state.")
         self.queue = queue
         self.id = id
+
+
+class LaneJob(EmqError):
+    """A job's row has the field `group`: it belongs to a lane of the real system, which keeps counters of its own."""
+
+    def __init__(self, queue: str, id: str, group: str) -> None:
+        super().__init__(
+            f"job {id} in queue {queue} belongs to the lane {group!r} (its row has the field group), and lanes are not "
+            f"served here: settled as a flat job it would spoil the lane's counters. Nothing was written."
+        )
+        self.queue = queue
+        self.id = id
+        self.group = group
 
 
 class JobLocked(EmqError):

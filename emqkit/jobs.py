@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 
 from emqkit import keys, outbox, transitions
 from emqkit.arguments import Data, check_data, to_bytes, to_text, whole
-from emqkit.errors import BadArgument, EmqError, JobGone
+from emqkit.errors import BadArgument, EmqError, JobGone, LaneJob
 from emqkit.ids import check
 from emqkit.servers.base import Server, check_server
 from emqkit.transitions import Claim, ParentLink
@@ -197,10 +197,11 @@ class Jobs:
             BadArgument, IllFormedId, IllFormedQueue: before anything is sent.
             JobGone: no row; it was settled already, or removed.
             StaleToken: it was claimed again since; nothing was written.
+            LaneJob: its row belongs to a lane of the real system; nothing was written.
         """
         id, token = settling(queue, job, token)
         outcome = to_bytes(id if result is None else check_data("result", result))
-        link = yield from link_call(queue, id, _PARENT)
+        link = yield from link_call(queue, id, (*_PARENT, "group"))
         done = yield from transitions.complete(queue, id, token, link, outcome)
         if not done:
             raise JobGone(queue, id)
@@ -236,13 +237,13 @@ class Jobs:
 
         Raises:
             BadArgument, IllFormedId, IllFormedQueue: before anything is sent.
-            JobGone, StaleToken: as in `complete`; nothing was written.
+            JobGone, StaleToken, LaneJob: as in `complete`; nothing was written.
         """
         id, token = settling(queue, job, token)
         why = to_bytes(check_data("error", error))
         whole("max_attempts", max_attempts, at_least=1)
         whole("delay_ms", delay_ms, at_least=0, unit="milliseconds")
-        link = yield from link_call(queue, id, _PARENT_AND_POLICY)
+        link = yield from link_call(queue, id, (*_PARENT_AND_POLICY, "group"))
         outcome = yield from transitions.retry(queue, id, token, delay_ms, max_attempts, why, link)
         if outcome == "dead" and link is not None and link.queue is None and link.policy == "fp":
             state, above = yield from node_call(queue, link.id)
@@ -424,12 +425,15 @@ _PARENT_AND_POLICY = (*_PARENT, "parent_policy")
 def link_call(queue: str, id: str, fields: Sequence[str]) -> Call[ParentLink | None]:
     """One HMGET: what a row says of its parent; None when there is no row, or it is no flow child.
 
-    The own queue's name counts as absent, and any policy but `id` is `fp` (Flows dive 03).
+    The own queue's name counts as absent, and any policy but `id` is `fp` (Flows dive 03). Raises `LaneJob` for a row
+    that a lane serves, where `group` is asked for.
     """
 
     def read(reply: Reply) -> ParentLink | None:
         values = reply if isinstance(reply, tuple) else ()
-        row = {field: to_text(value) for field, value in zip(fields, values, strict=True) if isinstance(value, bytes)}
+        row = {field: to_text(value) for field, value in zip(fields, values, strict=False) if isinstance(value, bytes)}
+        if "group" in row:
+            raise LaneJob(queue, id, row["group"])
         if "parent" not in row:
             return None
         parent_queue = row.get("parent_queue")

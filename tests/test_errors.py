@@ -20,6 +20,7 @@ from emqkit.errors import (
     IllFormedQueue,
     JobGone,
     JobLocked,
+    LaneJob,
     NotDead,
     NotInCall,
     NotThisYet,
@@ -40,6 +41,11 @@ ID = "JOB0NgWEfAEJfs"
 
 # One of each, the data it must carry, and what its message must hold: the thing, and what to do.
 ONE_OF_EACH: list[tuple[EmqError, dict[str, object], list[str]]] = [
+    (
+        LaneJob("orders", ID, "acme"),
+        {"queue": "orders", "id": ID, "group": "acme"},
+        [ID, "the lane 'acme'", "Nothing was written"],
+    ),
     (
         ScriptBroken("mine/claim.lua", 7, "'=' expected near 'x'"),
         {"path": "mine/claim.lua", "line": 7, "why": "'=' expected near 'x'"},

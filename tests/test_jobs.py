@@ -30,6 +30,7 @@ from watch import (
     wire,
 )
 
+from emqkit import keys
 from emqkit.errors import (
     BadArgument,
     EmqError,
@@ -37,6 +38,7 @@ from emqkit.errors import (
     IllFormedQueue,
     JobGone,
     JobLocked,
+    LaneJob,
     NotDead,
     Refused,
     ReplyLost,
@@ -48,6 +50,7 @@ from emqkit.ids import Minter
 from emqkit.jobs import Claim, Depths, Jobs, Verdict
 from emqkit.outbox import Completion, Failure, encode
 from emqkit.servers import Server
+from emqkit.worker import Worker
 
 
 @pytest.fixture
@@ -700,3 +703,27 @@ def test_an_id_of_another_namespace_finds_no_row_where_nothing_lands(jobs: Jobs,
             settle()
     assert jobs.extend_locks(queue, [(FOREIGN, 1)]) == (FOREIGN,)
     assert jobs.state(queue, FOREIGN) == "absent"
+
+
+# --- a lane's job -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settle", ["complete", "retry"])
+def test_a_row_with_a_group_is_a_lanes_and_is_left_alone_by_name(jobs: Jobs, queue: str, settle: str) -> None:
+    jobs.enqueue(queue, "x", id=A)
+    claim = jobs.claim(queue)
+    assert claim is not None
+    jobs.server.client.hset(keys.job(queue, A), "group", "acme")
+    with unchanged(jobs.server), pytest.raises(LaneJob, match=f"job {A} in queue {queue} belongs to the lane 'acme'"):
+        if settle == "complete":
+            jobs.complete(queue, claim)
+        else:
+            jobs.retry(queue, claim, error="e", max_attempts=1)
+    assert jobs.state(queue, A) == "active"
+
+
+def test_a_worker_that_meets_a_lanes_job_ends_with_its_name(jobs: Jobs, queue: str) -> None:
+    jobs.enqueue(queue, "x", id=A)
+    jobs.server.client.hset(keys.job(queue, A), "group", "acme")
+    with pytest.raises(LaneJob):
+        Worker(jobs.server, queue, lambda job: "done").run(until_empty=True)

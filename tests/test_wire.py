@@ -522,7 +522,7 @@ def test_a_program_is_replayed_from_its_replies_without_a_server(server: Server)
     with wire(server) as sent:
         first = program.after(())
         assert isinstance(first, Flush)
-        assert (first.calls[0].verb, first.calls[0].args) == ("HMGET", (b"parent", b"parent_queue"))
+        assert (first.calls[0].verb, first.calls[0].args) == ("HMGET", (b"parent", b"parent_queue", b"group"))
         flat = program.after([((None, None),)])
         assert isinstance(flat, Flush)
         assert len(flat.calls[0].keys) == 2

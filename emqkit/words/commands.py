@@ -82,6 +82,7 @@ def _hmget(told: Told) -> str | None:
     found = [
         f"{plain(name)} {field_words(to_text(name), value, told.names) if isinstance(value, bytes) else 'none'}"
         for name, value in zip(_args(told), values, strict=True)
+        if name != b"group" or value is not None  # asked for with every settle, and never there
     ]
     return f"reads {_key(told)}: {', '.join(found)}."
 
