@@ -15,6 +15,7 @@ from emqkit.errors import __all__ as _errors
 from emqkit.flows import AddedChild, AddedFlow, BulkAdded, Child, FailedFlow, Flow, Flows
 from emqkit.ids import Minter
 from emqkit.jobs import Claim, Depths, Jobs, Verdict
+from emqkit.log import logger
 from emqkit.native import Native
 from emqkit.pump import Pump, Swept
 from emqkit.scripts import Script, ScriptSet
@@ -69,6 +70,7 @@ __all__ = [
     "World",
     "capture",
     "explore",
+    "logger",
     "open_server",
     "operation",
     "record",

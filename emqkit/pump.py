@@ -18,6 +18,7 @@ from emqkit import keys, outbox, transitions
 from emqkit.arguments import whole
 from emqkit.errors import EmqError, ReplyLost, Unreachable
 from emqkit.jobs import node_call, value_or_raise
+from emqkit.log import logger
 from emqkit.outbox import Completion, Entry, Failure, Poison
 from emqkit.servers.base import Server, check_server
 from emqkit.wire import Reply, Steps, command, operation, pair
@@ -54,6 +55,11 @@ class Pump:
         tick_ms: milliseconds between two passes of the thread, 1 or more.
         batch: entries read, and jobs promoted, in a pass; 1 or more.
 
+    Attributes:
+        last_error: what the thread's last pass raised; None once a pass went through.
+        blocked_by: the poison entry the thread's last pass that went through stopped at; None when it was delivered, or
+            taken away.
+
     Raises:
         BadArgument, IllFormedQueue: when made.
     """
@@ -63,6 +69,7 @@ class Pump:
     tick_ms: int = 1000
     batch: int = 100
     last_error: Exception | None = field(default=None, init=False)
+    blocked_by: Poison | None = field(default=None, init=False)
     _stop: threading.Event = field(default_factory=threading.Event, init=False, repr=False)
     _thread: threading.Thread | None = field(default=None, init=False, repr=False)
 
@@ -128,7 +135,7 @@ class Pump:
     # --- the thread -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the thread: a pass at once, then one every tick. An error is kept in `last_error` and it goes on."""
+        """Start the thread: a pass at once, then one every tick. It outlives errors and poison, shows and logs them."""
         if self._thread is not None:
             return
         self._stop.clear()
@@ -136,7 +143,7 @@ class Pump:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread after its pass; a last error it met is raised here, once."""
+        """End the thread after its pass; what the last pass raised is raised here, once."""
         if self._thread is None:
             return
         self._stop.set()
@@ -149,11 +156,23 @@ class Pump:
     def _run(self) -> None:
         while True:
             try:
-                self.sweep()
-            except Exception as error:  # the thread outlives every error; stop() raises the last one
-                self.last_error = error
+                self._note(self.sweep().blocked_by, None)
+            except Exception as error:  # the thread outlives every error; stop() raises that of the last pass
+                self._note(self.blocked_by, error)
             if self._stop.wait(min(self.tick_ms / 1000, threading.TIMEOUT_MAX)):
                 return
+
+    def _note(self, blocked_by: Poison | None, error: Exception | None) -> None:
+        """Keep how a pass of the thread ended, and log what is new about it."""
+        if error is not None and repr(error) != repr(self.last_error):
+            logger.warning("The Pump of %s met an error and goes on: %s", self.queue, error)
+        if error is None and self.last_error is not None:
+            logger.info("The Pump of %s sweeps again.", self.queue)
+        if blocked_by is not None and blocked_by != self.blocked_by:
+            logger.warning("The Pump of %s is blocked, and what is behind waits: %s", self.queue, blocked_by.why)
+        if blocked_by is None and self.blocked_by is not None:
+            logger.info("The Pump of %s is no longer blocked.", self.queue)
+        self.blocked_by, self.last_error = blocked_by, error
 
     def __enter__(self) -> Self:
         self.start()

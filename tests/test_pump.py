@@ -32,6 +32,7 @@ from watch import (
     wire,
 )
 
+from emqkit import keys
 from emqkit.errors import BadArgument, EmqError, IllFormedQueue, Refused, ReplyLost, Unreachable
 from emqkit.flows import Child, Flow, Flows
 from emqkit.jobs import Jobs
@@ -467,27 +468,62 @@ def test_a_pump_on_a_thread_delivers_by_itself(server: Server, orders: str, labe
     assert not any("emqkit pump" in thread.name for thread in threading.enumerate())
 
 
-def test_a_pump_keeps_ticking_after_an_error_shows_it_and_raises_it_on_exit(
-    server: Server, orders: str, labels: str
+def test_a_pump_keeps_ticking_after_an_error_that_is_mended_and_tells_of_it(
+    server: Server, orders: str, labels: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", "emqkit")
     Flows(server).add(orders, wait_for(P, orders, labels, A))
     drain(server, labels)
     passes = Passes(failing=2)
+    with fault(server, passes), Pump(server, labels, tick_ms=1) as pump:
+        passes.wait_for(4)
+        assert pump.last_error is None  # the third pass went through
+        assert Jobs(server).state(orders, P) == "pending"
+    met, again = [record.getMessage() for record in caplog.records]  # said once, though it was met twice
+    assert met.startswith(f"The Pump of {labels} met an error and goes on: ") and "cut by the test" in met
+    assert again == f"The Pump of {labels} sweeps again."
+
+
+def test_an_error_that_lasts_is_shown_and_raised_at_the_stop_once(server: Server, labels: str) -> None:
+    passes = Passes(failing=10**9)
     pump = Pump(server, labels, tick_ms=1)
     with fault(server, passes):
         with pytest.raises(Unreachable, match="cut by the test"), pump:
-            passes.wait_for(4)
-            assert isinstance(pump.last_error, Unreachable)
-            assert Jobs(server).state(orders, P) == "pending"  # the third pass went through
-        assert pump.last_error is None  # raised once
+            passes.wait_for(2)
+            assert "last_error=Unreachable(" in repr(pump)
+        assert pump.last_error is None
         pump.stop()
 
 
 def test_the_bodys_own_error_is_heard_rather_than_the_pumps(server: Server, labels: str) -> None:
-    passes = Passes(failing=1)
+    passes = Passes(failing=10**9)
     with fault(server, passes), pytest.raises(ZeroDivisionError), Pump(server, labels, tick_ms=1):
         passes.wait_for(2)
         raise ZeroDivisionError
+
+
+def test_a_pump_on_a_thread_tells_of_the_poison_it_is_blocked_by(
+    server: Server, orders: str, labels: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "emqkit")
+    Flows(server).add(orders, wait_for(P, orders, labels, A))
+    drain(server, labels)
+    server.client.lpush(keys.queue_key(labels, "flow:outbox"), b"garbage")
+    passes = Passes()
+    with fault(server, passes), Pump(server, labels, tick_ms=1) as pump:
+        passes.wait_for(3)
+        assert pump.blocked_by is not None and pump.blocked_by.entry == b"garbage" and pump.last_error is None
+        assert "blocked_by=Poison(entry=b'garbage'" in repr(pump)
+        why = pump.blocked_by.why
+        assert Jobs(server).state(orders, P) == "awaiting_children"
+        server.client.lpop(keys.queue_key(labels, "flow:outbox"))
+        passes.wait_for(passes.count + 2)
+        assert pump.blocked_by is None
+        assert Jobs(server).state(orders, P) == "pending"
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", f"The Pump of {labels} is blocked, and what is behind waits: {why}"),
+        ("INFO", f"The Pump of {labels} is no longer blocked."),
+    ]
 
 
 def test_a_pump_may_be_started_twice_stopped_twice_and_started_again(server: Server, labels: str) -> None:

@@ -1,0 +1,10 @@
+"""The kit's logger, silent until a program asks: `logging.getLogger("emqkit")`, or `emqkit.logger`."""
+
+from __future__ import annotations
+
+import logging
+
+__all__ = ["logger"]
+
+logger = logging.getLogger("emqkit")
+logger.addHandler(logging.NullHandler())
