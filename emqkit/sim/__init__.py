@@ -27,7 +27,7 @@ from emqkit.sim.worlds.actors import (
 )
 from emqkit.sim.worlds.faults import Faults
 from emqkit.sim.worlds.scenarios import SCENARIOS
-from emqkit.sim.worlds.world import Planned, World
+from emqkit.sim.worlds.world import Planned, World, planned
 
 __all__ = [
     "SCENARIOS",
@@ -49,5 +49,6 @@ __all__ = [
     "Worker",
     "World",
     "explore",
+    "planned",
     "scenario",
 ]
