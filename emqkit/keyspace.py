@@ -28,6 +28,8 @@ from emqkit.wire import Call, ErrorReply, Reply
 __all__ = [
     "FAR_MS",
     "FUTURE",
+    "OF_A_JOB",
+    "OF_A_QUEUE",
     "PAST",
     "POLICIES",
     "WHOLE",
@@ -61,19 +63,22 @@ POLICIES = {b"fp": "fail", b"id": "ignore"}
 
 TIMED = ("active", "schedule")
 _FANS = ("processed", "unsuccessful", "failed")
-_OF_A_QUEUE = dict.fromkeys(keys.SETS, "zset") | {
+OF_A_QUEUE = dict.fromkeys(keys.SETS, "zset") | {
     "flow:outbox": "list",
     "meta": "hash",
     "metrics:completed": "hash",
     "metrics:failed": "hash",
 }
-_OF_A_JOB = dict.fromkeys(("row", *_FANS), "hash") | {"dependencies": "string", "logs": "list"}
+"""The keys a queue has itself, and their types."""
+
+OF_A_JOB = dict.fromkeys(("row", *_FANS), "hash") | {"dependencies": "string", "logs": "list"}
+"""The keys of a job, and their types; its `row` is the one without a name of its own."""
 _ONLY_FIELD = {"meta": b"paused", "metrics:completed": b"count", "metrics:failed": b"count"}
 
 
 def known(at: keys.ParsedKey) -> bool:
     """Whether the key is one of the protocol's."""
-    return at.name in (_OF_A_QUEUE if at.id is None else _OF_A_JOB)
+    return at.name in (OF_A_QUEUE if at.id is None else OF_A_JOB)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +259,7 @@ def _strange(key: bytes, value: Value) -> str:
     at = keys.parse(key)
     if at is None or not known(at):
         return f"a {value.type}, not one of the protocol's keys"
-    wanted = (_OF_A_QUEUE if at.id is None else _OF_A_JOB)[at.name]
+    wanted = (OF_A_QUEUE if at.id is None else OF_A_JOB)[at.name]
     if value.type != wanted:
         return f"a {value.type} where the protocol has a {wanted}"
     only = _ONLY_FIELD.get(at.name) if at.id is None else None

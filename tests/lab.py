@@ -190,8 +190,8 @@ class Player:
 
     @property
     def board(self) -> Locator:
-        """Where the board is drawn."""
-        return self.root.locator(".emqkit-board")
+        """Where the queues are drawn."""
+        return self.root.locator(".emqkit-stage")
 
     def says(self) -> str:
         """The status line's text."""
@@ -199,8 +199,8 @@ class Player:
         return (self.status.text_content() or "").strip()
 
     def draws(self) -> str:
-        """The board as it stands in the page."""
-        return str(self.board.inner_html())
+        """The queues as they stand in the page."""
+        return str(self.board.text_content())
 
     def press_and_listen(self, key: str) -> str:
         """Press a key, wait until the status line says something else, and return what it says."""
@@ -213,7 +213,7 @@ class Player:
 def player(page: Page, nth: int = 0) -> Player:
     """The nth player of the notebook, scrolled into view."""
     root = show(page, ".emqkit-player", nth)
-    root.locator(".emqkit-board svg").first.wait_for()
+    root.locator(".emqkit-queues").first.wait_for()
     found = Player(root)
     expect(found.status).not_to_be_empty()
     return found

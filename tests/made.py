@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from emqkit import keys
+from emqkit import Child, Flow, Flows, Jobs, Minter, Server, Trace, keys, record
 from emqkit.snapshot import Hash, Ranked, Snapshot, Text, Value
 from emqkit.wire import Call, Steps
 
@@ -44,3 +44,17 @@ def held_flow() -> dict[bytes, Value]:
 def as_operation(call: Call[Any]) -> Steps[Any]:
     """One call as an operation, to be run."""
     return (yield from call)
+
+
+def flow_trace(server: Server, queue: str) -> Trace:
+    """A flow of three children on one queue, every child completed, and the parent claimed."""
+    server.minter = Minter.fixed()
+    flows, jobs = Flows(server), Jobs(server)
+    with record(server, pattern=keys.base(queue) + b"*") as trace:
+        flows.add(queue, Flow("pack order 7", [Child("pick"), Child("label"), Child("weigh")]))
+        for _ in range(3):
+            claim = jobs.claim(queue)
+            assert claim is not None
+            jobs.complete(queue, claim)
+        jobs.claim(queue)
+    return trace

@@ -59,7 +59,7 @@ def found(page: Page, title: str) -> Locator:
 
     # by its title: JupyterLab takes out of the page what is far from the window, so a number would mean another one
     root = show(page, f'.emqkit-lab:has(.emqkit-lab-title:text-is("{title}"))')
-    root.locator(".emqkit-board svg").first.wait_for()
+    root.locator(".emqkit-queues").first.wait_for()
     expect(root).to_have_attribute("role", "group")
     expect(root).to_have_attribute("aria-label", title)
     expect(root.locator(".emqkit-lab-line [role=status]")).to_have_attribute("aria-live", "polite")

@@ -54,10 +54,10 @@ def test_an_exported_notebook_reads_without_a_network(notebook: Path, theme: str
             twin = shown.nth(number)
             assert twin.is_visible()
             assert twin.locator("summary").count() > 0
-            picture = twin.locator("details[open] svg").first
+            picture = twin.locator("details[open] table").first
             assert picture.is_visible()
             box = picture.bounding_box()
-            assert box is not None and box["width"] > 400 and box["height"] > 100
+            assert box is not None and box["width"] > 250 and box["height"] > 24
             start = twin.locator("details").first
             was = start.evaluate("details => details.open")
             start.locator("> summary").click()

@@ -613,7 +613,7 @@ def test_a_tapes_frames_are_the_players(fresh: Server) -> None:
     tape.run(Flows(fresh).add.program("orders", Flow("order", [Child("pick"), Child("pack")])))
     tape.mark("time", "An hour passes.")
     tape.run(Pump(fresh, "orders").sweep.program())
-    from emqkit.viz.frames import Film
+    from emqkit.viz.film import Film
 
     film = Film.of(tape.trace)
     assert tape.frame(len(tape)) == len(film.frames) - 1

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from html import unescape
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich_trace import rich_trace
+from stage_page import Shown, differences, put
 
-from emqkit import Child, Flow, Flows, Jobs, Minter, Trace, open_server, record
+from emqkit import Child, Flow, Flows, Jobs, Minter, Pump, Trace, open_server, record
 from emqkit.errors import BadArgument
 from emqkit.widgets import StepPlayer
 
 if TYPE_CHECKING:
     from lab import Lab
-    from playwright.sync_api import Locator, Page
 
 
 def make_trace(*, children: int = 3, complete: bool = True) -> Trace:
@@ -60,13 +61,15 @@ def test_every_verb_answers_the_sentence_it_arrives_at(trace: Trace) -> None:
 
 
 def test_over_stays_on_a_level_and_out_goes_to_the_end_of_what_it_is_in(trace: Trace) -> None:
-    player = StepPlayer(trace, index=1)
+    player = StepPlayer(trace, index=1, shows="trips")
     assert [frame.depth for frame in player.film.frames[1:6]] == [0, 1, 1, 1, 0]
     assert player.over().startswith("3 calls in one round trip") and player.index == 5
     player.index = 1
     assert player.into().startswith("HSET writes parent_policy = fp (fail) on the row of child 0")
     player.over()
     assert player.index == 3
+    player.back()
+    assert player.index == 2, "every call is a step now"
     player.out()
     assert player.index == 5
     player.out()
@@ -113,7 +116,7 @@ def test_another_trace_can_be_loaded(trace: Trace) -> None:
     said = player.load(make_trace(complete=False), at="last")
     assert len(player) == 6 and player.index == 5 and said == player.sentence
     assert player.twin_key != before
-    assert len(player.payload["frames"]) == 6
+    assert len(player.payload["films"][0]["frames"]) == 6
     with pytest.raises(BadArgument):
         player.load(trace, at=999)
 
@@ -156,26 +159,69 @@ def test_the_twin_holds_every_sentence(trace: Trace) -> None:
     assert f'data-emqkit-twin="{player.twin_key}"' in page
 
 
-def test_what_goes_to_the_browser_is_json_with_each_picture_once(trace: Trace) -> None:
+def test_by_default_a_step_changes_something_or_is_refused_and_reads_only_count(trace: Trace) -> None:
+    player = StepPlayer(trace)
+    said = [player.sentence, *(player.forward() for _ in player.stops[1:])]
+    assert [one.partition(" ")[0] for one in said] == [
+        "The",
+        "enqueue_flow",
+        "3",
+        *["claim", "complete"] * 3,
+        "claim",
+        "complete",
+        "claim",
+    ]
+    assert player.index == len(player) - 1, "the end is always a step"
+    player.back()
+    every = StepPlayer(trace, shows="trips")
+    assert every.stops == tuple(range(len(every)))
+    every.shows = "changes"
+    assert every.stops == player.stops
+    with pytest.raises(BadArgument, match="none of changes, trips, lines"):
+        every.shows = "all"
+
+
+def test_a_trace_of_reads_alone_shows_every_read() -> None:
+    with open_server("fake://") as server, record(server) as reads:
+        Jobs(server).depths("orders")
+        Jobs(server).paused("orders")
+    player = StepPlayer(reads)
+    assert len(player.stops) == len(player) > 4
+
+
+def test_a_loop_is_one_step_unless_one_goes_into_it(trace: Trace) -> None:
+    player = StepPlayer(trace, lines=["enqueue_flow"])
+    said = [player.forward() for _ in range(5)]
+    assert "line 11, move gate" in said[3] and said[3].endswith("'JOB' is 'JOB': on to line 14")
+    assert said[4].endswith("for i = 1, n do · the loop runs 3 times")
+    player.back()
+    inside = player.into()
+    assert inside.endswith("for i = 1, n do · i is 1") and player.frame.depth == 3
+    assert player.forward().endswith('child_id is "JOB0KHTOWnGLuD"'), "inside, the next line is the next step"
+    assert player.out() == said[4]
+
+
+def test_what_goes_to_the_browser_is_json_with_each_text_once(trace: Trace) -> None:
     payload = StepPlayer(trace, lines=True).payload
     assert json.loads(json.dumps(payload)) == payload
-    assert len(set(payload["boards"])) == len(payload["boards"]) < len(payload["frames"])
-    wanted = {
-        "board",
-        "sentence",
-        "where",
-        "diff",
-        "depth",
-        "source",
-        "line",
-        "move",
-        "keys",
-        "argv",
-        "locals",
-        "asked",
-    }
-    assert all(set(frame) == wanted for frame in payload["frames"])
-    assert all(set(source) == {"name", "lines", "moves"} for source in payload["sources"])
+    (film,) = payload["films"]
+    assert len(set(film["texts"])) == len(film["texts"])
+    assert len(film["frames"]) == len(StepPlayer(trace, lines=True))
+
+
+def test_two_traces_stand_beside_each_other_round_trip_by_round_trip(trace: Trace) -> None:
+    one, other = make_trace(children=2), make_trace(children=3, complete=False)
+    player = StepPlayer(one, beside=other, labels=("short", "long"))
+    assert player.forward().startswith("short: enqueue_flow lands") and " — long: enqueue_flow lands" in player.sentence
+    frames = [
+        [film["frames"][at]["w"] for film, at in zip(player.payload["films"], pair, strict=True)]
+        for pair in player.payload["pairs"]
+    ]
+    assert len(frames) == len(player) >= len(StepPlayer(one))
+    player.last()
+    assert player.sentence.count("long: ") == 1
+    assert set(player.payload["differ"]) == {"orders held", "orders pending", "orders active"}
+    assert player.load(one) and len(player.payload["films"]) == 1
 
 
 def test_the_module_needs_nothing_from_outside() -> None:
@@ -207,61 +253,12 @@ def test_an_exported_page_reads_without_a_kernel_or_a_network(tmp_path: Path) ->
     ]
     page, _ = HTMLExporter().from_notebook_node(book)
     assert "enqueue_flow lands the flow of pack in orders in one step" in page
-    assert 'class="emq-board"' in page
+    assert page.count("<summary") == len(book.cells[0].outputs[0]["data"]["text/html"].split("<summary")) - 1 == 3
 
 
 # --- in a browser, without Jupyter ------------------------------------------------------------------------------------
 
 in_a_browser = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
-
-# A model as a widget manager gives one, and nothing else of Jupyter's.
-STUB = """
-window.saved = 0;
-window.makeModel = state => {
-    const heard = {};
-    return {
-        get: name => state[name],
-        set(name, value) {
-            if (state[name] === value) return;
-            state[name] = value;
-            (heard['change:' + name] || []).forEach(act => act());
-        },
-        on(event, act) { (heard[event] = heard[event] || []).push(act); },
-        off() {},
-        save_changes() { window.saved += 1; },
-    };
-};
-window.show = (model, place) => {
-    const el = document.createElement('div');
-    document.querySelector(place || 'main').append(el);
-    return window.player.render({ model, el });
-};
-"""
-
-
-@dataclass
-class Shown:
-    """A page with players of stub models."""
-
-    page: Page
-    errors: list[str]
-
-    def root(self, nth: int = 0) -> Locator:
-        return self.page.locator(".emqkit-player").nth(nth)
-
-    def says(self, nth: int = 0) -> str:
-        return self.root(nth).locator(".emqkit-status").inner_text()
-
-    def press(self, *pressed: str, nth: int = 0) -> None:
-        self.root(nth).focus()
-        for key in pressed:
-            self.page.keyboard.press(key)
-
-    def button(self, name: str, nth: int = 0) -> Locator:
-        return self.root(nth).get_by_role("button", name=name, exact=True)
-
-    def index(self) -> int:
-        return int(self.page.evaluate("() => model.get('index')"))
 
 
 @pytest.fixture
@@ -276,28 +273,81 @@ def shown(lab: Lab) -> Iterator[Shown]:
     assert not errors
 
 
-def put(shown: Shown, player: StepPlayer, *, twins: int = 0, theme: str = "light") -> None:
-    """Show a player, and its twin above it as often as asked."""
-    state = {"payload": player.payload, "index": player.index, "playing": False, "twin_key": player.twin_key}
-    module = player._esm.replace("export default { render };", "window.player = { render };")
-    shown.page.set_content(
-        f"<!doctype html><meta charset='utf-8'><style>body {{ margin: 12px }} {player._css}</style>"
-        f"<body data-jp-theme-light='{'true' if theme == 'light' else 'false'}'>"
-        f"{player.twin() * twins}<main></main><aside></aside>"
-    )
-    shown.page.add_script_tag(content=STUB + module)
-    shown.page.evaluate("state => { window.model = makeModel(state); window.cleanup = show(model); }", state)
-    shown.root().locator(".emqkit-board svg").wait_for()
+@pytest.fixture(scope="module")
+def across() -> Trace:
+    """A flow over three queues: what the biggest stage of the notebooks is of."""
+    with open_server("fake://", minter=Minter.fixed()) as server:
+        flows, jobs, pump = Flows(server), Jobs(server), Pump(server, "payments")
+        children = [
+            Child("check stock"),
+            Child("validate address", queue="validation"),
+            Child("take payment", queue="payments", on_failure="ignore"),
+        ]
+        with record(server) as trace:
+            flows.add("orders", Flow("ship order 7", children))
+            payment, validation = jobs.claim("payments"), jobs.claim("validation")
+            assert payment is not None and validation is not None
+            jobs.retry("payments", payment, error="declined", max_attempts=1)
+            jobs.complete("validation", validation)
+            pump.sweep()
+    return trace
 
 
 class TestInABrowser:
     pytestmark = in_a_browser
+
+    def test_at_each_step_the_page_is_what_trace_and_frames_say(self, shown: Shown) -> None:
+        player = StepPlayer(rich_trace())
+        shown.page.set_viewport_size({"width": 2000, "height": 900})
+        put(shown, player, style=WIDE)
+        assert len(player) > 50
+        assert differences(shown.page, player) == []
+
+    def test_each_line_of_lua_is_marked_with_its_values_and_the_next_one_told_apart(
+        self, shown: Shown, traced_lines: StepPlayer
+    ) -> None:
+        player = traced_lines
+        player.first()
+        put(shown, player)
+        film = player.film
+        seen = shown.page.evaluate(
+            """last => Array.from({ length: last + 1 }, (_, index) => {
+                model.set('index', index);
+                const panel = document.querySelector('.emqkit-panel');
+                const lines = kind => [...panel.querySelectorAll(kind)].map(one => one.value);
+                const code = panel.querySelector('.emqkit-pane');
+                const line = panel.querySelector('[aria-current]');
+                const [room, own] = [code, line].map(one => one && one.getBoundingClientRect());
+                return {
+                    ran: lines('[aria-current]'), next: lines('.emqkit-next'),
+                    seen: !line || (own.top >= room.top - 1 && own.bottom <= room.bottom + 1),
+                    tables: [...panel.querySelectorAll('table')].map(table => [
+                        table.caption.textContent,
+                        [...table.rows].map(row => [...row.cells].map(cell => cell.textContent)),
+                    ]),
+                };
+            })""",
+            len(player) - 1,
+        )
+        named = (("asked", "asked"), ("locals", "locals"), ("ARGV", "argv"), ("KEYS", "keys"))
+        lined = 0
+        for at, (frame, found) in enumerate(zip(film.frames, seen, strict=True)):
+            tables = [[title, [list(pair) for pair in getattr(frame, name)]] for title, name in named]
+            assert found["tables"] == [table for table in tables if table[1]], at
+            assert found["ran"] == ([] if frame.line is None else [frame.line]), at
+            after = film.frames[at + 1] if at + 1 < len(film.frames) else frame
+            follows = frame.line and after.line not in (None, frame.line) and after.source == frame.source
+            assert found["next"] == ([after.line] if follows else []), at
+            assert found["seen"], at
+            lined += frame.line is not None
+        assert lined > 30
 
     def test_the_keys_step_and_the_status_line_says_each_step(self, shown: Shown, trace: Trace) -> None:
         player = StepPlayer(trace)
         put(shown, player)
         assert shown.says() == player.sentence
         for key, verb in (
+            ("ArrowRight", player.forward),
             ("ArrowRight", player.forward),
             ("ArrowRight", player.forward),
             ("ArrowLeft", player.back),
@@ -320,69 +370,98 @@ class TestInABrowser:
         for name, verb in (
             ("Into", player.into),
             ("Over", player.over),
-            ("Out", player.out),
-            ("Over", player.over),
+            *[("Forward", player.forward)] * 3,
             ("Back", player.back),
+            ("Into", player.into),
+            ("Forward", player.forward),
+            ("Back", player.back),
+            ("Out", player.out),
+            ("Out", player.out),
             ("Last", player.last),
             ("First", player.first),
-            ("Forward", player.forward),
         ):
             shown.button(name).click()
             assert shown.says() == verb(), name
-        names = shown.root().get_by_role("button").evaluate_all("all => all.map(one => one.innerText.trim())")
+        bar = shown.root().locator(".emqkit-bar").get_by_role("button")
+        names = bar.evaluate_all("all => all.map(one => one.textContent)")
         assert names == ["First", "Back", "Play", "Forward", "Last", "Into", "Over", "Out"]
+
+    def test_what_is_shown_is_chosen_on_the_page_and_in_python(self, shown: Shown, trace: Trace) -> None:
+        player = StepPlayer(trace)
+        put(shown, player)
+        count = shown.root().locator(".emqkit-count")
+        assert count.inner_text() == f"step 0 of {len(player.stops) - 1}"
+        assert not shown.button("Into").is_visible()
+        shows = shown.root().get_by_label("Shows")
+        assert shows.locator("option:not([hidden])").all_inner_texts() == ["changes", "every call"]
+        shows.select_option("trips")
+        assert count.inner_text() == f"step 0 of {len(player) - 1}"
+        assert shown.page.evaluate("() => model.get('shows')") == "trips"
+        assert shown.button("Into").is_visible()
+        shown.page.evaluate("() => model.set('shows', 'changes')")
+        assert shows.input_value() == "changes"
+        assert count.inner_text() == f"step 0 of {len(player.stops) - 1}"
 
     def test_buttons_that_lead_nowhere_are_out_of_use_and_keep_the_focus(self, shown: Shown, trace: Trace) -> None:
         player = StepPlayer(trace)
         put(shown, player)
-        disabled = "() => [...document.querySelectorAll('[aria-disabled=true]')].map(one => one.innerText.trim())"
-        assert shown.page.evaluate(disabled) == ["First", "Back", "Out"]
         shown.button("Last").focus()
         shown.page.keyboard.press("Enter")
-        assert shown.page.evaluate(disabled) == ["Forward", "Last", "Into", "Over", "Out"]
-        assert shown.page.evaluate("() => document.activeElement.innerText.trim()") == "Last"
+        assert shown.index() == len(player) - 1
+        assert shown.button("Last").get_attribute("aria-disabled") == "true"
+        assert shown.page.evaluate("() => document.activeElement.textContent") == "Last"
         shown.page.keyboard.press("ArrowLeft")
-        assert shown.index() == len(player) - 2
+        assert shown.index() == player.stops[-2]
 
     def test_the_slider_steps_and_is_named(self, shown: Shown, trace: Trace) -> None:
         player = StepPlayer(trace)
         put(shown, player)
         slider = shown.root().get_by_role("slider", name="Step")
         slider.fill("4")
-        assert shown.index() == 4
+        assert shown.index() == player.stops[4]
         slider.focus()
         shown.page.keyboard.press("ArrowRight")
-        assert shown.index() == 5, "one step, not one of the slider's and one of the player's"
-        assert slider.get_attribute("aria-valuetext") == f"step 5 of {len(player) - 1}"
-        assert shown.says() == player.film.frames[5].sentence
+        assert shown.index() == player.stops[5], "one step, not one of the slider's and one of the player's"
+        assert slider.get_attribute("aria-valuetext") == f"step 5 of {len(player.stops) - 1}"
+        assert shown.says() == player.film.frames[player.stops[5]].sentence
 
-    def test_play_steps_by_itself_and_stops_at_the_end(self, shown: Shown, trace: Trace) -> None:
-        player = StepPlayer(trace, index=len(trace.steps))
-        put(shown, player)
-        shown.root().get_by_label("Speed").select_option("8")
-        play = shown.button("Play")
-        assert play.get_attribute("aria-pressed") == "false"
-        shown.press(" ")
-        pause = shown.button("Pause")
-        assert pause.get_attribute("aria-pressed") == "true"
-        last = f"() => model.get('index') === {len(player) - 1} && !model.get('playing')"
-        shown.page.wait_for_function(last)
-        assert shown.button("Play").get_attribute("aria-pressed") == "false"
-        assert shown.root().locator(".emqkit-status").get_attribute("aria-live") == "polite"
-        shown.button("Play").click()
-        assert shown.index() == 0, "from the start again"
-        shown.button("Pause").click()
-        assert shown.page.evaluate("() => model.get('playing')") is False
-
-    def test_the_speed_keeps_its_own_keys_and_shortcuts_of_the_page_are_left_alone(
+    def test_play_steps_by_itself_longer_at_a_longer_sentence_and_stops_at_the_end(
         self, shown: Shown, trace: Trace
     ) -> None:
-        put(shown, StepPlayer(trace, index=3))
-        shown.root().get_by_label("Speed").focus()
-        shown.page.keyboard.press("End")
-        assert shown.index() == 3
+        player = StepPlayer(trace, index=StepPlayer(trace).stops[-3])
+        put(shown, player)
+        shown.page.evaluate("() => { show(model); }")
+        shown.page.clock.install()
+        assert shown.button("Play").get_attribute("aria-pressed") == "false"
+        shown.press(" ")
+        assert shown.button("Pause").get_attribute("aria-pressed") == "true"
+        for stop in player.stops[-2:]:
+            wait = min(5200, 900 + 26 * len(shown.says()))
+            shown.page.clock.run_for(wait - 150)
+            assert shown.index() == player.index, "two views step at the pace of one"
+            shown.page.clock.run_for(200)
+            assert shown.index() == stop == player.stops[player.stops.index(player.index) + 1]
+            player.forward()
+        assert shown.page.evaluate("() => model.get('playing')") is False
+        assert shown.button("Play").get_attribute("aria-pressed") == "false"
+        shown.button("Play").click()
+        assert shown.index() == 0, "from the start again"
+        shown.root().get_by_label("Pace").select_option("8")
+        assert shown.root().locator(".emqkit-status").get_attribute("aria-live") == "off", "faster than anybody listens"
+        shown.button("Pause").click()
+        assert shown.page.evaluate("() => model.get('playing')") is False
+        assert shown.root().locator(".emqkit-status").get_attribute("aria-live") == "polite"
+
+    def test_fields_keep_their_own_keys_and_shortcuts_of_the_page_are_left_alone(
+        self, shown: Shown, trace: Trace
+    ) -> None:
+        put(shown, StepPlayer(trace, index=6))
+        for label in ("Pace", "Shows", "Follow"):
+            shown.root().get_by_label(label).focus()
+            shown.page.keyboard.press("Home")
+            assert shown.index() == 6
         shown.press("Control+ArrowRight", "Alt+ArrowRight", "b", "d")
-        assert shown.index() == 3
+        assert shown.index() == 6
         root = shown.root()
         assert root.get_attribute("data-lm-suppress-shortcuts") == "true"
         assert root.get_attribute("tabindex") == "0"
@@ -391,26 +470,16 @@ class TestInABrowser:
     def test_the_kernel_sets_the_step_and_every_view_follows(self, shown: Shown, trace: Trace) -> None:
         player = StepPlayer(trace)
         put(shown, player)
-        shown.page.evaluate("() => { show(model); model.set('index', 4); }")
-        assert shown.says(0) == shown.says(1) == player.film.frames[4].sentence
-        shown.press("ArrowRight", nth=1)
+        shown.page.evaluate("() => { show(model); model.set('index', 5); }")
         assert shown.says(0) == shown.says(1) == player.film.frames[5].sentence
-
-    def test_two_views_play_at_the_pace_of_one(self, shown: Shown, trace: Trace) -> None:
-        put(shown, StepPlayer(trace))
-        shown.page.evaluate("() => { show(model); }")
-        shown.page.clock.install()
-        shown.button("Play", nth=1).click()
-        shown.page.clock.run_for(1700)
-        assert shown.index() == 1
-        assert shown.button("Pause", nth=0).count() == 1
-        shown.page.clock.run_for(1700)
-        assert shown.index() == 2
+        shown.press("ArrowRight", nth=1)
+        player.index = 5
+        assert shown.says(0) == shown.says(1) == player.forward()
 
     def test_players_of_other_traces_step_apart(self, shown: Shown, trace: Trace) -> None:
         put(shown, StepPlayer(trace))
         other = StepPlayer(make_trace(complete=False))
-        state = {"payload": other.payload, "index": 0, "playing": False, "twin_key": ""}
+        state = {"payload": other.payload, "index": 0, "shows": "changes", "playing": False, "twin_key": ""}
         shown.page.evaluate("state => { show(makeModel(state), 'aside'); }", state)
         shown.press("End", nth=1)
         assert shown.says(1) == other.last()
@@ -425,68 +494,31 @@ class TestInABrowser:
         change = "([payload, index]) => { model.set('index', index); model.set('payload', payload); }"
         shown.page.evaluate(change, [other.payload, other.index])
         assert shown.says() == other.sentence
-        assert shown.root().get_by_role("slider").get_attribute("max") == str(len(other) - 1)
+        assert shown.root().get_by_role("slider").get_attribute("max") == str(len(other.stops) - 1)
 
-    def test_what_changed_is_listed_with_marks_that_are_read_out(self, shown: Shown, trace: Trace) -> None:
-        put(shown, StepPlayer(trace, index=1))
-        lines = shown.root().locator(".emqkit-line")
-        assert lines.count() == 8
-        assert lines.nth(0).evaluate("one => one.textContent") == "+new: child 0 enters pending of orders"
-        assert lines.nth(0).locator(".emqkit-mark").get_attribute("aria-hidden") == "true"
-        shown.press("Home")
-        assert "Nothing yet" in shown.root().locator(".emqkit-diff").inner_text()
-
-    def test_the_lua_is_shown_with_the_line_that_runs(self, shown: Shown, traced_lines: StepPlayer) -> None:
-        player = traced_lines
-        player.first()
+    def test_from_a_chip_to_the_next_and_the_last_step_that_touches_it(self, shown: Shown, trace: Trace) -> None:
+        player = StepPlayer(trace)
         put(shown, player)
-        asking = next(at for at, frame in enumerate(player.film.frames) if frame.asked)
-        shown.page.evaluate("index => model.set('index', index)", asking)
-        source = shown.root().locator(".emqkit-source")
-        current = source.locator("[aria-current]")
-        assert current.count() == 1
-        assert "redis.call('HSET'" in current.inner_text()
-        assert current.evaluate("one => getComputedStyle(one, '::before').content") == '"▶"'
-        assert current.evaluate(
-            "one => { const code = one.parentElement.getBoundingClientRect(), line = one.getBoundingClientRect();"
-            " return line.top >= code.top && line.bottom <= code.bottom; }"
-        )
-        assert "move children" in source.locator("summary").inner_text()
-        captions = source.locator("caption").all_inner_texts()
-        assert captions == ["asked", "locals", "ARGV", "KEYS"]
-        assert "HSET emq:{orders}:job:JOB0KHTOWnGLuD" in source.inner_text()
-
-    def test_a_step_without_lua_keeps_one_slim_line_and_into_steps_on(
-        self, shown: Shown, traced_lines: StepPlayer
-    ) -> None:
-        player = traced_lines
-        player.first()
-        put(shown, player)
-        source = shown.root().locator(".emqkit-source")
-        assert source.inner_text() == "Nothing has run yet: press Into to enter enqueue_flow"
-        height = "one => one.getBoundingClientRect().height"
-        assert source.evaluate(height) < 60
-        shown.button("Into").click()
-        assert source.evaluate(height) > 200
-        shown.press("End", "ArrowLeft")  # is it paused?
-        assert source.inner_text() == "A plain command: no script runs in this step"
-        line = next(
-            at
-            for at, frame in enumerate(player.film.frames[1:-1], 1)
-            if frame.line and player.film.frames[at + 1].depth == frame.depth
-        )
-        shown.page.evaluate("index => model.set('index', index)", line)
-        shown.button("Into").click()
-        assert shown.index() == line + 1, "as into() does in Python"
-
-    def test_a_script_without_lines_to_step_is_there_to_be_opened(self, shown: Shown, trace: Trace) -> None:
-        put(shown, StepPlayer(trace, index=1))
-        source = shown.root().locator(".emqkit-source")
-        assert source.locator(".emqkit-code").is_hidden()
-        source.locator("summary").click()
-        assert source.locator(".emqkit-code").is_visible()
         shown.press("ArrowRight")
-        assert source.is_hidden(), "an HSET has no Lua"
+        chip = shown.root().get_by_role("button", name="child 1")
+        chip.click()
+        assert shown.root().locator(".emqkit-followed").count() == 1
+        touching = [
+            at
+            for at in player.stops
+            if at and any("child 1" in value or "GLuE" in "".join(fact) for fact, value in _texts(player, at))
+        ]
+        met = [shown.index()]
+        while shown.button("Later").get_attribute("aria-disabled") != "true":
+            shown.button("Later").click()
+            met.append(shown.index())
+        assert met == touching and len(met) == 3
+        shown.button("Earlier").click()
+        assert shown.index() == touching[-2]
+        follow = shown.root().get_by_label("Follow")
+        assert follow.locator("option:checked").inner_text() == "child 1"
+        follow.select_option("-1")
+        assert not shown.button("Later").is_visible()
 
     def test_the_twin_is_hidden_while_the_player_lives(self, shown: Shown, trace: Trace) -> None:
         put(shown, StepPlayer(trace), twins=2)
@@ -500,83 +532,138 @@ class TestInABrowser:
         shown.page.set_content(f"<!doctype html><meta charset='utf-8'>{player.twin()}")
         summaries = shown.page.locator("summary")
         assert summaries.count() == len(player)
-        assert shown.page.locator("svg:visible").count() == 1
+        assert shown.page.locator("table:visible").count() == 1
         summaries.nth(1).click()
-        assert shown.page.locator("svg:visible").count() == 2
+        assert shown.page.locator("table:visible").count() == 2
 
     @pytest.mark.parametrize("theme", ["light", "dark"])
-    def test_it_paints_its_board_on_the_themes_paper(
-        self, shown: Shown, trace: Trace, theme: str, tmp_path: Path
-    ) -> None:
+    def test_it_stands_on_the_themes_paper(self, shown: Shown, trace: Trace, theme: str, tmp_path: Path) -> None:
         put(shown, StepPlayer(trace, index=1), theme=theme)
         colours = shown.page.evaluate(
-            """() => ['.emqkit-player', '.emq-board'].map(name => {
+            """() => ['.emqkit-player', '.emqkit-queue'].map(name => {
                 const style = getComputedStyle(document.querySelector(name));
                 return [style.backgroundColor, style.color];
             })"""
         )
         bright = [[sum(map(int, re.findall(r"\d+", one)[:3])) > 380 for one in pair] for pair in colours]
         assert bright == [[theme == "light", theme != "light"]] * 2
-        box = shown.root().locator("svg.emq-board").bounding_box()
-        assert box is not None and box["width"] > 800 and box["height"] > 400
         shown.page.screenshot(path=tmp_path / f"{theme}.png", full_page=True)
 
-    def test_nothing_is_cut_off_in_a_narrow_window(self, shown: Shown, traced_lines: StepPlayer) -> None:
-        traced_lines.first()
-        put(shown, traced_lines)
-        for width in (1400, 800, 420):
-            shown.page.set_viewport_size({"width": width, "height": 900})
-            shown.press("End", "ArrowLeft")
-            wide = shown.page.evaluate("() => document.documentElement.scrollWidth")
-            assert wide <= width, f"{wide} pixels in a window of {width}"
+    @pytest.mark.parametrize(
+        ("width", "limits"),
+        [(1008, {"two": 600, "three": 720, "lines": 600}), (592, dict.fromkeys(("two", "three", "lines"), 650))],
+    )
+    def test_one_stage_fits_a_screen_with_a_drawer_open_and_no_text_is_small(
+        self, shown: Shown, trace: Trace, across: Trace, width: int, limits: dict[str, int]
+    ) -> None:
+        players = {
+            "two": StepPlayer(rich_trace()),
+            "three": StepPlayer(across),
+            "lines": StepPlayer(trace, lines=["enqueue_flow", "complete"]),
+        }
+        shown.page.set_viewport_size({"width": width, "height": 900})
+        for name, player in players.items():
+            put(shown, player, style="body { margin: 0 }")
+            measured = shown.page.evaluate(MEASURE, list(player.stops))
+            assert max(measured["heights"]) <= limits[name], (name, measured["heights"])
+            assert measured["wide"] <= width, name
+            assert measured["smallest"] >= 11, name
+            assert measured["jumps"] == [], (name, "the stage's height changes from step to step")
 
-    def test_no_text_of_a_board_leaves_its_picture_or_lies_over_another(self, shown: Shown, trace: Trace) -> None:
+    def test_many_children_are_counted_and_changed_ones_stay_in_sight(self, shown: Shown) -> None:
+        trace = make_trace(children=300, complete=False)
+        with open_server("fake://", minter=Minter.fixed()) as server:
+            with record(server) as trace:
+                Flows(server).add("orders", Flow("pack", [Child(f"child {number}") for number in range(300)]))
+                claim = Jobs(server).claim("orders")
+        assert claim is not None
         player = StepPlayer(trace)
         put(shown, player)
-        for index in range(len(player)):
-            shown.page.evaluate("index => model.set('index', index)", index)
-            clashes = shown.page.evaluate(
-                """() => {
-                    const board = document.querySelector('.emqkit-player svg.emq-board');
-                    const frame = board.getBoundingClientRect();
-                    const boxes = [...board.querySelectorAll('text')]
-                        .map(one => [one.textContent, one.getBoundingClientRect()])
-                        .filter(([, box]) => box.width);
-                    const bad = boxes.filter(([, box]) => box.right > frame.right || box.bottom > frame.bottom);
-                    for (const [words, one] of boxes) for (const [other, two] of boxes) {
-                        const across = Math.min(one.right, two.right) - Math.max(one.left, two.left);
-                        const down = Math.min(one.bottom, two.bottom) - Math.max(one.top, two.top);
-                        if (one !== two && across > 1 && down > 5) bad.push([words, other]);
-                    }
-                    return bad.map(([words, other]) => `${words} / ${typeof other === 'string' ? other : 'edge'}`);
-                }"""
-            )
-            assert not clashes, (index, clashes)
+        shown.press("End", "ArrowLeft", "ArrowRight")
+        pending = shown.root().locator(".emqkit-lane-pending")
+        assert pending.locator(".emqkit-lane-name .emqkit-soft").inner_text() == "299"
+        kept = pending.locator(".emqkit-chip").count()
+        ghost = pending.locator(".emqkit-ghost")
+        assert ghost.locator("s").inner_text() == "child 0"
+        assert pending.locator(".emqkit-more").inner_text() == f"{299 - (kept - 1)} more"
+        pending.locator(".emqkit-more").click()
+        assert "rows of orders, 40 of 301" in shown.root().locator(".emqkit-panel").inner_text()
 
-    def test_still_is_what_asks_for_stillness_gets(self, shown: Shown, trace: Trace) -> None:
-        moving = "() => getComputedStyle(document.querySelector('.emq-board .r')).animationName"
-        put(shown, StepPlayer(trace, index=1))
-        assert shown.page.evaluate(moving) == "emqkit-arrive"
+    def test_motion_is_short_and_none_where_the_system_asks_for_none(self, shown: Shown, trace: Trace) -> None:
+        moving = "() => document.getAnimations().map(one => one.effect.getTiming().duration)"
+        put(shown, StepPlayer(trace))
+        shown.press("ArrowRight")
+        shown.page.evaluate("() => document.getAnimations().forEach(one => one.finish())")
+        shown.press("ArrowRight", "ArrowRight")
+        running = shown.page.evaluate(moving)
+        assert running and max(running) < 300
         shown.page.emulate_media(reduced_motion="reduce")
-        assert shown.page.evaluate(moving) == "none"
+        shown.page.evaluate("() => document.getAnimations().forEach(one => one.finish())")
+        shown.press("ArrowLeft", "ArrowRight")
+        assert shown.page.evaluate(moving) == []
 
-    def test_hundreds_of_steps_are_painted_without_a_wait(self, shown: Shown) -> None:
-        player = StepPlayer(make_trace(children=12), lines=True)
-        assert len(player) > 300
+    def test_two_boards_stand_under_one_transport_and_show_what_differs(self, shown: Shown, trace: Trace) -> None:
+        player = StepPlayer(trace, beside=make_trace(complete=False), labels=("done", "landed"))
         put(shown, player)
-        times = shown.page.evaluate(
-            """last => {
-                const times = [];
-                for (let index = 1; index <= last; index += 1) {
-                    const start = performance.now();
-                    model.set('index', index);
-                    document.body.offsetHeight;
-                    times.push(performance.now() - start);
-                }
-                return times.sort((one, other) => one - other);
-            }""",
-            len(player) - 1,
-        )
-        assert times[len(times) * 9 // 10] < 50, (
-            "milliseconds: nine steps of ten, on a machine that does other things too"
-        )
+        shown.press("End")
+        films = shown.root().locator(".emqkit-film")
+        assert films.locator("h3").all_inner_texts() == ["done", "landed"]
+        assert films.nth(1).locator(".emqkit-lane-pending .emqkit-chip").count() == 3
+        assert shown.says() == player.last()
+        same = StepPlayer(trace, beside=make_trace())
+        put(shown, same)
+        shown.press("End")
+        assert shown.root().locator(".emqkit-lane:not(.emqkit-outbox)").count() == 0
+        assert "the same in both: held, pending, active" in films.nth(0).inner_text()
+
+    def test_an_accessibility_scan_finds_nothing(self, shown: Shown) -> None:
+        axe = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
+        player = StepPlayer(rich_trace(), index=26)
+        source = resources.files(axe.__name__).joinpath("axe.min.js").read_text("utf-8")
+        for theme in ("light", "dark"):
+            put(shown, player, theme=theme)
+            shown.page.add_script_tag(content=source)
+            for drawer in ("rows and hashes", "the Lua that ran", "the host's line", "keys", "all changes"):
+                shown.root().get_by_role("button", name=drawer).click()
+                result = shown.root().evaluate("element => window.axe.run(element)")
+                assert len(result["passes"]) > 10, "it looked at something"
+                told = [f"{one['id']}: {node['html'][:120]}" for one in result["violations"] for node in one["nodes"]]
+                assert told == [], (theme, drawer)
+
+
+WIDE = ".emqkit-player { max-width: none; max-height: none }"
+"""So wide that no chip is folded away."""
+
+# Heights at each step with each drawer open; how wide the page is; the smallest text.
+MEASURE = """stops => {
+    const root = document.querySelector('.emqkit-player');
+    const handles = [...root.querySelectorAll('.emqkit-handle')];
+    const heights = new Set();
+    const jumps = [];
+    let wide = 0;
+    let smallest = 99;
+    for (const handle of handles) {
+        if (handle.getAttribute('aria-expanded') !== 'true') handle.click();
+        let last = 0;
+        for (const stop of [...stops, ...stops]) {
+            model.set('index', stop);
+            const height = Math.round(root.getBoundingClientRect().height);
+            heights.add(height);
+            if (last > height) jumps.push([handle.textContent, stop, last, height]);
+            last = height;
+            wide = Math.max(wide, document.documentElement.scrollWidth);
+        }
+        for (const node of root.querySelectorAll('*')) {
+            if ([...node.childNodes].some(one => one.nodeType === 3 && one.textContent.trim()))
+                smallest = Math.min(smallest, parseFloat(getComputedStyle(node).fontSize));
+        }
+    }
+    return { heights: [...heights], jumps, wide, smallest };
+}"""
+
+
+def _texts(player: StepPlayer, at: int) -> list[tuple[tuple[str, ...], str]]:
+    """The facts that changed with a stop, those of the calls since the one before it among them."""
+    stops = player.stops
+    last = stops[stops.index(at) - 1]
+    return [(fact, value or "") for frame in player.film.frames[at : at + 1] for fact, value in frame.ops if last < at]

@@ -50,7 +50,7 @@ def test_a_violation_is_a_trace_whose_steps_follow_one_another(settled_twice: Re
 
 
 def test_a_violation_opens_in_the_player_down_to_the_lua_lines(settled_twice: Result) -> None:
-    from emqkit.viz.frames import Film
+    from emqkit.viz.film import Film
 
     history = settled_twice.verdicts["P5"].violation
     assert history is not None

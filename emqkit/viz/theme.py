@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["ACCENTS", "BOARD_CSS", "MARKS", "theme_css"]
+__all__ = ["ACCENTS", "MARKS", "theme_css"]
 
 ACCENTS: Mapping[str, str] = {
     "held": "#0072B2",
@@ -34,6 +34,7 @@ _LIGHT = {
     "wash": ".20",
     "bar": "#e4ecf7",
     "focus": "#0b62c4",
+    "alarm": "#b3261e",
 }
 _DARK = {
     "paper": "var(--jp-layout-color0, #14161a)",
@@ -44,6 +45,7 @@ _DARK = {
     "wash": ".30",
     "bar": "#27364d",
     "focus": "#7db7ff",
+    "alarm": "#ff9d8f",
 }
 
 
@@ -53,7 +55,7 @@ def theme_css(scope: str) -> str:
     JupyterLab and VS Code say which theme is on, and that wins; elsewhere `prefers-color-scheme` decides.
 
     Args:
-        scope: a CSS selector of one class, such as `.emq-board`.
+        scope: a CSS selector of one class, such as `.emqkit-player`.
     """
     accents = dict(ACCENTS)
     light = ";".join(f"--emq-{name}:{value}" for name, value in (accents | _LIGHT).items())
@@ -64,37 +66,3 @@ def theme_css(scope: str) -> str:
         f'[data-jp-theme-light="true"] {scope},.vscode-light {scope}{{{light};color-scheme:light}}\n'
         f'[data-jp-theme-light="false"] {scope},.vscode-dark {scope}{{{dark};color-scheme:dark}}\n'
     )
-
-
-_SANS = 'var(--jp-ui-font-family, system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif)'
-_MONO = 'var(--jp-code-font-family, ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace)'
-
-BOARD_CSS = (
-    theme_css(".emq-board")
-    + f"""
-.emq-board{{display:block;width:100%;max-width:1200px;height:auto;background:var(--emq-paper)}}
-.emq-board{{color:var(--emq-ink);fill:var(--emq-ink);stroke:none;font:13px {_SANS}}}
-.emq-board .pa{{fill:var(--emq-panel);stroke:var(--emq-line)}}
-.emq-board .bx{{fill:var(--emq-paper);stroke:var(--emq-line)}}
-.emq-board .bh{{stroke-dasharray:6 4;stroke:var(--emq-held);stroke-width:1.5}}
-.emq-board .ln{{stroke:var(--emq-line);fill:none}}
-.emq-board .q{{font-size:19px;font-weight:700}}
-.emq-board .h{{font-size:14px;font-weight:650}}
-.emq-board .s{{font-size:12.5px;fill:var(--emq-soft)}}
-.emq-board .m{{font-family:{_MONO}}}
-.emq-board .b{{font-weight:700}}
-.emq-board .n{{font-size:30px;font-weight:700}}
-.emq-board .x{{text-decoration:line-through;fill:var(--emq-soft)}}
-.emq-board .c{{fill-opacity:var(--emq-wash);stroke-width:1.25}}
-.emq-board .r{{fill:none;stroke:var(--emq-ink);stroke-width:2.5}}
-.emq-board .t{{stroke-width:1.6}}
-.emq-board .pip{{fill:none;stroke:var(--emq-ink);stroke-width:1.4}}
-.emq-board .g{{fill:none;stroke:var(--emq-soft);stroke-width:1.5;stroke-dasharray:4 3}}
-.emq-board .k{{fill:var(--emq-ink);stroke:var(--emq-paper);stroke-width:1.5}}
-.emq-board .kt{{fill:var(--emq-paper);font-size:14px;font-weight:700;text-anchor:middle}}
-.emq-board .e{{text-anchor:end}}
-.emq-board .z{{text-anchor:middle}}
-"""
-    + "".join(f".emq-board .{name}{{fill:var(--emq-{name});stroke:var(--emq-{name})}}\n" for name in ACCENTS)
-)
-"""The style sheet of the boards; a page needs it once, however many boards it shows."""

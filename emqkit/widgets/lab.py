@@ -304,7 +304,7 @@ class Lab(widgets.VBox):  # type: ignore[misc]
 
     def transcript(self) -> str:
         """The lab in plain text: its sentence, its tables and its trace."""
-        return "\n".join([self._sentence, *(table.text() for table in self.tables()), self.player.film.transcript()])
+        return "\n".join([self._sentence, *(table.text() for table in self.tables()), self.player.transcript()])
 
     def __repr__(self) -> str:
         return self._sentence

@@ -6,15 +6,16 @@ two calls that did different things are told alike, whatever a script was suppos
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cached_property
 
 from emqkit import keys, outbox
 from emqkit.arguments import to_text
-from emqkit.keyspace import FUTURE, WHOLE, Keyspace, Part
+from emqkit.keyspace import FUTURE, OF_A_JOB, OF_A_QUEUE, WHOLE, Part
 from emqkit.outbox import Completion, Failure
 from emqkit.scripts import CallView
-from emqkit.snapshot import Change
+from emqkit.snapshot import Change, Snapshot
 from emqkit.trace import CallRecord
 from emqkit.wire import Reply
 from emqkit.words.changes import changes_in_words
@@ -25,6 +26,8 @@ __all__ = ["Told"]
 
 POLICY = "parent_policy"
 _LINES = 6
+LONGEST_ID = 64
+"""How many bytes an argument that names a job may have; a longer one is a payload, a result or an error."""
 
 
 class Told:
@@ -86,22 +89,47 @@ class Told:
 
     @cached_property
     def was(self) -> Part:
-        """That queue before the call."""
-        return Keyspace.of(self.record.before)[self.queue]
+        """That queue before the call, as far as the call is about it."""
+        return self._part(self.record.before)
 
     @cached_property
     def now(self) -> Part:
-        """That queue after the call."""
-        return Keyspace.of(self.record.after)[self.queue]
+        """That queue after the call, as far as the call is about it."""
+        return self._part(self.record.after)
+
+    def _part(self, snapshot: Snapshot) -> Part:
+        """The queue's own keys, and those of the jobs that the call names or changes: not all of a big keyspace."""
+        wanted = {self.own_key(name) for name in OF_A_QUEUE}
+        wanted |= {self.job_key(id, "" if name == "row" else name) for id in self._ids for name in OF_A_JOB}
+        held = ((key, snapshot.value(key)) for key in sorted(wanted))
+        return Part(self.queue, Snapshot(tuple((key, value) for key, value in held if value is not None), snapshot.now))
+
+    @cached_property
+    def _ids(self) -> frozenset[str]:
+        """What may be a job of this call: what its keys, its arguments and its reply name, and what changed."""
+        call = self.record.call
+        named = {at.id for key in call.keys if (at := keys.parse(key)) is not None and at.id is not None}
+        answered = self.reply if isinstance(self.reply, tuple) else ()
+        said = (*call.args, *(item for item in answered if isinstance(item, bytes)))
+        named |= {to_text(one) for one in said if len(one) <= LONGEST_ID}
+        for change in self.record.diff:
+            at = keys.parse(change.key)
+            if at is not None and at.id is not None:
+                named.add(at.id)
+            elif change.part is not None:
+                named.add(to_text(change.part))
+        return frozenset(named)
 
     # --- what it changed ------------------------------------------------------------------------------------------
 
     def take(self, key: bytes, part: str | None = None, *, after: bytes | None = None, kind: str = "") -> Change | None:
         """The change of this part, if there is one that ended so or is of this kind; nothing is left to say of it."""
         wanted = None if part is None else keys.text(part)
-        for at, change in enumerate(self.left):
-            fits = (after is None or change.after == after) and kind in ("", change.kind)
-            if change.key == key and change.part == wanted and fits:
+        for at in range(bisect_left(self.left, key, key=lambda one: one.key), len(self.left)):
+            change = self.left[at]  # they stand in byte order of their keys
+            if change.key != key:
+                break
+            if change.part == wanted and (after is None or change.after == after) and kind in ("", change.kind):
                 return self.left.pop(at)
         return None
 
