@@ -431,7 +431,8 @@ class TestInABrowser:
         player = StepPlayer(trace, index=StepPlayer(trace).stops[-3])
         put(shown, player)
         shown.page.evaluate("() => { show(model); }")
-        shown.page.clock.install()
+        shown.page.clock.install(time=0)
+        shown.page.clock.pause_at(1000)
         assert shown.button("Play").get_attribute("aria-pressed") == "false"
         shown.press(" ")
         assert shown.button("Pause").get_attribute("aria-pressed") == "true"
