@@ -18,14 +18,14 @@ from typing import Any
 
 from emqkit import keys
 from emqkit.errors import ScriptArity, ScriptMissing
-from emqkit.scripts import Script, ScriptSet
+from emqkit.scripts import Script
 from emqkit.snapshot import Change, Snapshot, diff
 from emqkit.trace import CallRecord, Step, Trace
 from emqkit.viz.cast import Cast
 from emqkit.viz.host import Excerpt, excerpt
 from emqkit.viz.lines import told
 from emqkit.viz.stage import LANES, Fact, Op, Stage
-from emqkit.wire import Call, ErrorReply, Spot
+from emqkit.wire import ErrorReply, Spot
 from emqkit.words import calls as text
 from emqkit.words.changes import changes_in_words, telling
 from emqkit.words.names import Names
@@ -375,11 +375,9 @@ class _Making:
                     verdict = ""
                     level = CHANGES if by_call and _matters(record) else TRIPS
                     shot = _Shot(record.before, record.after, record.diff, words, at, 1, level)
-                    script, extra = self._script(record.call)
+                    script, extra = self._script(record)
                     yield replace(shot, script=script, extra=extra, step=number, calls=place, host=step.host)
-        lua: tuple[Script | None, dict[str, Any]] = (
-            self._script(step.calls[0].call) if one and step.calls else (None, {})
-        )
+        lua: tuple[Script | None, dict[str, Any]] = self._script(step.calls[0]) if one and step.calls else (None, {})
         matters = bool(step.mark) or step.lost is not None
         if one or step.flush.atomic:
             matters = matters or any(map(_matters, step.calls))
@@ -398,8 +396,8 @@ class _Making:
         """The lines of a script call; returns whether they ended as the call did, as a sentence."""
         from emqkit.stepper import step_call
 
-        stepped = step_call(record, self._trace.scripts)
-        script, named = self._script(record.call)
+        stepped = step_call(record, record.scripts or self._trace.scripts)
+        script, named = self._script(record)
         reached = record.before
         for one in told(stepped):
             line = one.moment.line
@@ -414,9 +412,9 @@ class _Making:
             reached = after
         return f" {stepped.sentence if stepped.error else stepped.agreement}"
 
-    def _script(self, call: Call[Any]) -> tuple[Script | None, dict[str, Any]]:
+    def _script(self, record: CallRecord) -> tuple[Script | None, dict[str, Any]]:
         """The script a call ran, and its KEYS and ARGV by their names in the header."""
-        scripts: ScriptSet = self._trace.scripts
+        call, scripts = record.call, record.scripts or self._trace.scripts
         if call.kind != "script":
             return None, {}
         try:
