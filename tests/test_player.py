@@ -264,12 +264,15 @@ in_a_browser = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 @pytest.fixture
 def shown(lab: Lab) -> Iterator[Shown]:
     """A blank page that has the player's module, its style, and a stub of a model."""
-    page = lab.context.new_page()
+    assert lab.context.browser is not None
+    context = lab.context.browser.new_context()  # its own: a clock that a test stops is stopped for all of a context
+    context.set_default_timeout(20_000)
+    page = context.new_page()
     page.set_viewport_size({"width": 1000, "height": 900})
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     yield Shown(page, errors)
-    page.close()
+    context.close()
     assert not errors
 
 
