@@ -29,7 +29,6 @@ __all__ = [
     "capture",
     "diff",
     "flat",
-    "parts",
     "restore",
 ]
 
@@ -414,17 +413,17 @@ def diff(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
             changes += _list_changes(key, old.items if old else (), new.items if new else ())
             continue
         if old is not None and new is not None and old.type != new.type:
-            changes += [Change(key, part, value, None) for part, value in parts(old).items()]
-            changes += [Change(key, part, None, value) for part, value in parts(new).items()]
+            changes += [Change(key, part, value, None) for part, value in _parts(old).items()]
+            changes += [Change(key, part, None, value) for part, value in _parts(new).items()]
             continue
-        one, other = parts(old), parts(new)
+        one, other = _parts(old), _parts(new)
         for part in sorted(one.keys() | other.keys(), key=lambda part: part or b""):
             if one.get(part) != other.get(part):
                 changes.append(Change(key, part, one.get(part), other.get(part)))
     return tuple(changes)
 
 
-def parts(value: Value | None) -> dict[bytes | None, bytes]:
+def _parts(value: Value | None) -> dict[bytes | None, bytes]:
     """What a value holds by its parts, as a `Change` names them; nothing for a key that is not there."""
     if value is None:
         return {}

@@ -23,7 +23,7 @@ from emqkit.sim.search.walk import walk_along
 from emqkit.sim.worlds.actors import Choice, Kit
 from emqkit.sim.worlds.faults import BUDGETS, Fault
 from emqkit.sim.worlds.world import planned
-from emqkit.viz.frames import Film
+from emqkit.viz.film import Film
 
 CRASHING = scenario("same-queue").with_faults(crashes=1, lost_replies=1)
 
