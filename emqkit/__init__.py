@@ -81,7 +81,7 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-# Reached on first use, so that `import emqkit` needs neither ipywidgets nor matplotlib.
+# Imported on first use, so that `import emqkit` needs neither ipywidgets nor matplotlib.
 _LAZY = dict.fromkeys(("BulkLedger", "CounterLab", "OutboxLab", "PumpCrashLab", "StepPlayer"), "emqkit.widgets")
 _LAZY |= dict.fromkeys(("World", "explore"), "emqkit.sim")
 

@@ -18,13 +18,13 @@ __all__ = ["COMMANDS", "Command", "main"]
 
 @dataclass(frozen=True)
 class Command:
-    """A subcommand. It imports what it needs when it runs, so that `emqkit --help` answers at once.
+    """A subcommand. It imports what it needs only when it runs, so `emqkit --help` is quick.
 
     Attributes:
         summary: one line for `--help`.
-        run: does it; its answer is the exit status.
-        declare: adds its own arguments to its parser.
-        failed: the exit status when it could not be done; 2 where 1 is an answer.
+        run: runs it and returns the exit status.
+        declare: adds its arguments to its parser.
+        failed: the exit status when it cannot be carried out; 2 where 1 already has a meaning.
     """
 
     summary: str
@@ -34,7 +34,7 @@ class Command:
 
 
 def doctor(arguments: argparse.Namespace) -> int:
-    """Print versions and what works here; 1 if something that the kit needs is broken."""
+    """Print versions and what works here; return 1 if something the kit needs is broken."""
     from emqkit.doctor import report
 
     found = report()
@@ -43,14 +43,15 @@ def doctor(arguments: argparse.Namespace) -> int:
 
 
 def scripts(arguments: argparse.Namespace) -> int:
-    """Print how a script set differs from the published scripts; without a name, the mistakes there are to choose."""
+    """Print how a script set differs from the published scripts; without a name, list the mistakes."""
     from emqkit.scripts import ScriptSet, patches
 
     if arguments.set is None:
         for patch in patches():
             print(f"{f'zoo/{patch.name}':24}{patch.script}: {patch.summary}")
     else:
-        print(ScriptSet.load(arguments.set).differences() or f"{arguments.set} is what is published.\n", end="")
+        diff = ScriptSet.load(arguments.set).differences()
+        print(diff or f"{arguments.set}: no difference from the published scripts.\n", end="")
     return 0
 
 
@@ -59,7 +60,7 @@ def _name_a_set(parser: argparse.ArgumentParser) -> None:
 
 
 def _explorer(function: str) -> Callable[[Any], Any]:
-    """A function of the explorer's command line, imported when it is called."""
+    """Return a function of the explorer's command line that is imported only when called."""
 
     def call(given: Any) -> Any:
         from emqkit.sim import cli
@@ -70,7 +71,7 @@ def _explorer(function: str) -> Callable[[Any], Any]:
 
 
 COMMANDS = {
-    "doctor": Command("say which versions are installed and what works here", doctor),
+    "doctor": Command("show which versions are installed and what works here", doctor),
     "scripts": Command("show a script set as a diff against the published scripts", scripts, _name_a_set),
     "explore": Command(
         "try every order of calls and every placement of faults",
@@ -79,7 +80,7 @@ COMMANDS = {
         failed=2,
     ),
     "replay": Command(
-        "make the moves of a saved history again", _explorer("run_replay"), _explorer("declare_replay"), failed=2
+        "replay the steps of a saved history", _explorer("run_replay"), _explorer("declare_replay"), failed=2
     ),
 }
 
@@ -91,9 +92,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the command and its arguments; those of this process unless given.
 
     Returns:
-        The exit status: 0 when all went well; else what the command says. What goes wrong on the way, or a reader
-        that goes away before everything is printed, is a 1, and for `explore` and `replay` a 2: their 1 says that a
-        promise is broken. (Arguments that cannot be read end the process with 2, as argparse does.)
+        The command's exit status, 0 for success. An error, or an output pipe that closes early, gives 1. For `explore`
+        and `replay` it gives 2, because their 1 means that a promise is broken. (Bad arguments exit with 2, as argparse
+        does.)
     """
     parser = argparse.ArgumentParser(
         prog="emqkit", description="Learn the flows of EchoMQ by stepping through its real Lua scripts."
@@ -110,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int = arguments.run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python flushes once more when it ends: then into nothing.
+        # Python flushes again at exit: send that to /dev/null.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return failed
     except EmqError as error:

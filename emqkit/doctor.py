@@ -1,4 +1,4 @@
-"""The doctor says which versions are installed and what works here, by trying it, in lines fit for a bug report.
+"""The doctor reports which versions are installed and tries out what works here, in lines fit for a bug report.
 
 It names no machine, no user and no path.
 """
@@ -45,7 +45,7 @@ QUEUE = "emqkit-doctor"
 
 @dataclass(frozen=True)
 class Version:
-    """Something installed, or not (`version` is then empty)."""
+    """A package or system part and its version, which is empty if it is not installed."""
 
     name: str
     version: str
@@ -56,7 +56,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was tried. `missing` is something the kit does without, `broken` something it needs."""
+    """One thing that was tried. The kit can do without what is `missing`; it needs what is `broken`."""
 
     what: str
     state: State
@@ -75,20 +75,20 @@ class Report:
 
     @property
     def well(self) -> bool:
-        """Whether nothing that the kit needs is broken."""
+        """Whether everything the kit needs works."""
         return all(finding.state != "broken" for finding in self.findings)
 
     def __str__(self) -> str:
         lines = ["versions", *(f"  {version}" for version in self.versions)]
         lines += ["what works here", *(f"  {finding}" for finding in self.findings)]
-        lines += ["all is well" if self.well else "something is broken: see the lines that begin so"]
+        lines += ["all is well" if self.well else "something is broken: see the lines that start with 'broken'"]
         return "\n".join(lines)
 
 
 def report() -> Report:
-    """Look around and try things out. Takes about a second; starts and ends a private server if one is installed.
+    """Try everything out. Takes about a second; starts and stops a private server if one is installed.
 
-    A server named by `EMQKIT_SERVER` is opened, which runs the check that opening always does, and left as it was.
+    A server named by `EMQKIT_SERVER` is opened, which includes the usual check, and left unchanged.
     """
     findings = [
         _tried("scripts", _scripts),
@@ -130,13 +130,13 @@ def _tried(what: str, attempt: Callable[[], tuple[State, str]]) -> Finding:
         state, sentence = attempt()
     except EmqError as error:
         state, sentence = "broken", str(error)
-    except Exception as error:  # whatever it is, the other findings are still wanted
+    except Exception as error:  # whatever it is, the other findings still matter
         state, sentence = "broken", f"{type(error).__name__}: {error}"
     return Finding(what, state, _PATH.sub("…", " ".join(sentence.split())))
 
 
 _PATH = re.compile(r"(?<![\w/:.])(?:[A-Za-z]:\\|~?/)[^\s'\":,;]+")
-"""What looks like a path; a URL does not."""
+"""Matches anything that looks like a path, but no URL."""
 
 
 def _scripts() -> tuple[State, str]:
@@ -182,10 +182,10 @@ def _named_server() -> tuple[State, str]:
     kind = url.partition(":")[0].lower()
     try:
         server = open_server()
-    except (Unreachable, UnsuitableServer) as error:  # their messages name the server, which is nobody's business
+    except (Unreachable, UnsuitableServer) as error:  # not their messages, which name the server
         return "broken", f"the {kind} server it names cannot be used: {error.why}."
     except EmqError:
-        return "broken", "what it is set to is not the URL of a server."
+        return "broken", "its value is not a server URL."
     with server:
         version = server.version if isinstance(server, LiveServer) else ""
     return "works", f"the {kind} server it names can be used{f' ({version})' if version else ''}"
@@ -194,14 +194,14 @@ def _named_server() -> tuple[State, str]:
 def _widgets() -> tuple[State, str]:
     for package in ("jupyterlab", *LABEXTENSIONS):
         if not _installed(package):
-            return "broken", f"{package} is not installed; pip install emqkit brings it"
+            return "broken", f"{package} is not installed; pip install emqkit installs it"
     from jupyter_core.paths import jupyter_path
 
     for package, extension in LABEXTENSIONS.items():
         about = [Path(folder) / extension / "package.json" for folder in jupyter_path("labextensions")]
         if not any(_is_of(path, extension) for path in about):
-            return "broken", f"the JupyterLab half of {package} is not where this Python's JupyterLab looks"
-    return "works", "JupyterLab finds its half of ipywidgets and anywidget"
+            return "broken", f"this Python's JupyterLab does not find the extension of {package}"
+    return "works", "JupyterLab finds the extensions of ipywidgets and anywidget"
 
 
 def _is_of(path: Path, extension: str) -> bool:
@@ -214,9 +214,9 @@ def _is_of(path: Path, extension: str) -> bool:
 def _browser() -> tuple[State, str]:
     for name in BROWSERS:
         if shutil.which(name):
-            return "works", f"{name} is here"
+            return "works", f"{name} is installed"
     if sys.platform in ("darwin", "win32"):
         for application in APPLICATIONS:
             if Path(application).exists():
-                return "works", f"{Path(application).stem} is here"
-    return "missing", "none found here; the notebooks open in any browser that reaches JupyterLab, only its tests skip."
+                return "works", f"{Path(application).stem} is installed"
+    return "missing", "none found; the notebooks open in any browser that reaches JupyterLab, only browser tests skip."

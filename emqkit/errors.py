@@ -1,6 +1,6 @@
-"""Everything that can go wrong has a class of its own here, and its message says what to do next.
+"""Every error has its own class here, and its message says what to do next.
 
-All of them derive from `EmqError`, and each carries its data as attributes, so that a handler need not read the text.
+All of them derive from `EmqError` and carry their data as attributes, so a handler need not parse the text.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def printable(text: str) -> str:
-    """Text that somebody else wrote, with every character escaped that would steer a terminal, or end a line."""
+    """Untrusted text on one line, with every character that could control a terminal escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
@@ -46,7 +46,7 @@ class EmqError(Exception):
     """The base of every error emqkit raises."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The constructors take data, not the message, so the usual way to copy or pickle an exception would not do.
+        # The constructors take data, not the message, so the default way to copy or pickle an exception fails.
         return _again, (type(self), self.args, self.__dict__)
 
 
@@ -61,7 +61,7 @@ def _again(kind: type[EmqError], args: tuple[Any, ...], data: dict[str, Any]) ->
 
 
 class IllFormedId(EmqError, ValueError):
-    """An id is not three letters A–Z and eleven base62 digits; raised at the key builder, before any wire."""
+    """An id is not three letters A–Z and eleven base62 digits; the key builder raises this before anything is sent."""
 
     def __init__(self, id: object, why: str) -> None:
         super().__init__(
@@ -73,11 +73,11 @@ class IllFormedId(EmqError, ValueError):
 
 
 class IllFormedQueue(EmqError, ValueError):
-    """A queue's name cannot stand inside a key."""
+    """A queue name cannot be part of a key."""
 
     def __init__(self, queue: object, why: str) -> None:
         super().__init__(
-            f"ill-formed queue name {queue!r}: {why}. A queue's name is text, not empty, without NUL, '{{' or '}}'."
+            f"ill-formed queue name {queue!r}: {why}. A queue name is non-empty text without NUL, '{{' or '}}'."
         )
         self.queue = queue
         self.why = why
@@ -94,7 +94,7 @@ class BadArgument(EmqError, ValueError):
 
 
 class BadFlow(EmqError, ValueError):
-    """A flow's shape is refused before any wire: `reason` is `no_children`, `flow_cycle` or `flow_too_deep`."""
+    """A flow has a bad shape: `reason` is `no_children`, `flow_cycle` or `flow_too_deep`. Nothing was sent."""
 
     def __init__(self, reason: str, why: str, ids: Sequence[str] = ()) -> None:
         super().__init__(f"{reason}: {why} Nothing was sent.")
@@ -104,7 +104,7 @@ class BadFlow(EmqError, ValueError):
 
 
 class NotThisYet(EmqError):
-    """The operation would be needed for what was asked, and this version does not have it."""
+    """The request needs an operation that this version does not have."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} Nothing was sent.")
@@ -137,7 +137,7 @@ class JobGone(EmqError):
 
 
 class StaleToken(EmqError):
-    """The fencing token is not the row's: the job was claimed again since. Nothing was written."""
+    """The fencing token is stale: the job has been claimed again since. Nothing was written."""
 
     def __init__(self, queue: str, id: str, token: int) -> None:
         super().__init__(
@@ -153,7 +153,7 @@ class NotDead(EmqError):
     """Only a dead job can be reprocessed."""
 
     def __init__(self, queue: str, id: str) -> None:
-        super().__init__(f"job {id} in queue {queue} is not dead, and only a dead job is reprocessed. See jobs.state.")
+        super().__init__(f"job {id} in queue {queue} is not dead; only a dead job can be reprocessed. See jobs.state.")
         self.queue = queue
         self.id = id
 
@@ -164,7 +164,7 @@ class LaneJob(EmqError):
     def __init__(self, queue: str, id: str, group: str) -> None:
         super().__init__(
             f"job {id} in queue {queue} belongs to the lane {group!r} (its row has the field group), and lanes are not "
-            f"served here: settled as a flat job it would spoil the lane's counters. Nothing was written."
+            f"supported: settling it as a flat job would corrupt the lane's counters. Nothing was written."
         )
         self.queue = queue
         self.id = id
@@ -172,7 +172,7 @@ class LaneJob(EmqError):
 
 
 class JobLocked(EmqError):
-    """A lock stands beside the row, so the job is not removed."""
+    """The job has a lock, so it was not removed."""
 
     def __init__(self, queue: str, id: str) -> None:
         super().__init__(f"job {id} in queue {queue} is locked; nothing was removed. Try again once its lock is gone.")
@@ -190,7 +190,7 @@ class FlowNotNative(EmqError):
 
 
 class Refused(EmqError):
-    """The server answered an error that no transition announces."""
+    """The server answered an error that no script's contract names."""
 
     def __init__(self, what: str, code: str, text: str) -> None:
         super().__init__(f"{what} was answered with an error: {printable(f'{code} {text}')}".rstrip())
@@ -200,7 +200,7 @@ class Refused(EmqError):
 
 
 class Stopped(EmqError):
-    """An operation was ended on purpose after so many of its calls, as a crash of its host would end it."""
+    """An operation was stopped on purpose after a given number of calls, as if its host had crashed."""
 
     def __init__(self, operation: str, calls: int) -> None:
         noun = "call" if calls == 1 else "calls"
@@ -215,7 +215,7 @@ class Stopped(EmqError):
 
 
 class BadHeader(EmqError):
-    """A Lua file's header does not read as a contract."""
+    """A Lua file's header is not a valid contract."""
 
     def __init__(self, path: str, line: int, why: str) -> None:
         super().__init__(f"{path}, line {line}: {why}. The header is the script's contract; see lua/claim.lua for one.")
@@ -234,7 +234,7 @@ class ScriptArity(EmqError):
 
 
 class NotInCall(EmqError, KeyError):
-    """A call was asked for a key or an argument that it does not have under this name."""
+    """A call has no key or argument of this name."""
 
     def __init__(self, script: str, what: str, name: str, declared: bool) -> None:
         why = "this call leaves it out" if declared else f"its header declares no {what} of that name"
@@ -261,7 +261,7 @@ class ScriptMissing(EmqError, KeyError):
 
 
 class ScriptBroken(EmqError):
-    """A Lua file is no Lua: a server cannot compile it. `line` counts from 1."""
+    """A Lua file does not compile. `line` counts from 1."""
 
     def __init__(self, path: str, line: int, why: str) -> None:
         super().__init__(f"{path}, line {line}: {why}. Nothing was run.")
@@ -271,11 +271,11 @@ class ScriptBroken(EmqError):
 
 
 class ForeignLua(EmqError):
-    """Lua that is not the kit's own was to run where it is not closed in; nothing was sent."""
+    """Lua that is not the kit's own would have run outside a sandbox; nothing was sent."""
 
     def __init__(self, scripts: Sequence[str], why: str) -> None:
         are = "are not the kit's own Lua" if len(scripts) > 1 else "is not the kit's own Lua"
-        super().__init__(f"{', '.join(scripts)} {are} and may run in a sandbox only: {why}. Nothing was sent.")
+        super().__init__(f"{', '.join(scripts)} {are} and may only run in a sandbox: {why}. Nothing was sent.")
         self.scripts = tuple(scripts)
         self.why = why
 
@@ -293,31 +293,31 @@ class Unreachable(EmqError):
 
 
 class ReplyLost(EmqError):
-    """The connection went after the call was sent and before its reply came: it may have taken effect, or not.
+    """The connection broke after the call was sent and before its reply arrived: it may or may not have taken effect.
 
-    The remedy is the caller's: the same operation with the same ids or the same token. Nothing is sent again unasked.
+    The remedy is the caller's: repeat the operation with the same ids or token. Nothing is re-sent automatically.
     """
 
     def __init__(self, url: str, what: str) -> None:
         super().__init__(
             f"the reply to {what} from {url} was lost: it may have taken effect. "
-            f"Look at the job's state, or do the same again with the same ids and token."
+            f"Check the job's state, or repeat the operation with the same ids and token."
         )
         self.url = url
         self.what = what
 
 
 class ScriptStopped(ReplyLost):
-    """Foreign Lua went beyond what a sandbox gives it: time, memory, or the size of an answer.
+    """Foreign Lua exceeded a limit of its sandbox: time, memory, or the size of a reply.
 
     Attributes:
-        what: the script, or what else was asked of the sandbox.
+        what: the script, or whatever else the sandbox was asked to do.
         why: what it did.
-        ended: whether the sandbox ended with it, and all it held.
+        ended: whether the sandbox was killed, and its contents lost.
     """
 
     def __init__(self, url: str, what: str, why: str, ended: bool) -> None:
-        end = "The sandbox ended with it, and all it held; open another" if ended else "What it wrote before stays"
+        end = "The sandbox was killed with all it held; open another" if ended else "What it wrote before stays"
         EmqError.__init__(self, f"{what} was stopped: {why}. {end}.")
         self.url = url
         self.what = what
@@ -326,7 +326,7 @@ class ScriptStopped(ReplyLost):
 
 
 class UnsuitableServer(EmqError):
-    """A server was found, and it cannot do what the scripts need."""
+    """A server was found, but it cannot do what the scripts need."""
 
     def __init__(self, url: str, why: str) -> None:
         super().__init__(f"{url} cannot be used: {why}.")

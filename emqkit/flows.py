@@ -1,7 +1,7 @@
-"""A flow is a parent held back until its children finish: added here, and read here while it runs.
+"""A flow is a parent held back until its children finish. Flows are added here, and read here while they run.
 
-Three paths, the first that fits: where some child has children of its own, a tree, walked from the root down; where
-some child lives elsewhere, parent first and then each child on its own slot; for the rest, one script that does all.
+An add takes the first of three paths that fits. A tree (some child has children) is walked from the root down. If some
+child lives in another queue, the parent lands first, then each child on its own slot. Otherwise one script does it all.
 Sources: Flows dives 01 (same queue), 02 (the three reads), 03 (cross-queue, policy), Batches dive 02 (bulk).
 """
 
@@ -26,7 +26,7 @@ DEEPEST = 8
 """How many levels a flow may have; the root is level 1."""
 
 DEEPEST_MADE = 64
-"""How many levels can be written down at all: more than can be added, and fewer than Python can walk."""
+"""How many levels a Flow object may have: more than can be added, and fewer than Python can recurse into."""
 
 OnFailure = Literal["fail", "ignore"]
 Remains = Literal["held", "absent", "unknown"]
@@ -42,14 +42,14 @@ class Child:
     Attributes:
         payload: text or bytes, for its worker.
         queue: where it runs; None is its parent's queue.
-        on_failure: what its death means: `fail` the parent, or `ignore` the dependency and let the parent go on. (A
-            child that the course gives both flags is `ignore`.)
+        on_failure: what its death does: `fail` the parent, or `ignore` the dependency and let the parent go on. (A
+            child to which the dives give both flags is `ignore`.)
         id: minted when left out.
         children: the children this one waits for.
 
     Raises:
         BadArgument, IllFormedId, IllFormedQueue: when made.
-        BadFlow: when made, with more levels than anybody can mean (64); more than 8 are refused when added.
+        BadFlow: when made, with more than 64 levels; more than 8 are refused when added.
     """
 
     payload: Data
@@ -84,7 +84,7 @@ class Flow:
         _check_node(self)
 
     def with_ids(self, minter: Minter) -> Flow:
-        """The same flow with every missing id minted: a parent before its children, and they in spec order."""
+        """The same flow with every missing id minted: a parent before its children, children in spec order."""
         id = self.id or minter.mint()
         return replace(self, id=id, children=tuple(_with_ids(child, minter) for child in self.children))
 
@@ -101,7 +101,7 @@ def _check_node(node: Flow | Child) -> None:
     object.__setattr__(node, "children", tuple(node.children))  # a list would make the flow unhashable
     levels = 1 + max((child._levels for child in node.children), default=0)
     if levels > DEEPEST_MADE:
-        raise BadFlow("flow_too_deep", f"it has {levels} levels, and {DEEPEST} are the most that can be added.")
+        raise BadFlow("flow_too_deep", f"it has {levels} levels, and at most {DEEPEST} can be added.")
     object.__setattr__(node, "_levels", levels)
 
 
@@ -112,7 +112,7 @@ def _with_ids(child: Child, minter: Minter) -> Child:
 
 @dataclass(frozen=True)
 class _Node:
-    """A child with its id and queue settled, where it hangs, and its level (the root's children are level 2)."""
+    """A child with its id, queue and policy resolved, and the children below it."""
 
     id: str
     queue: str
@@ -127,7 +127,7 @@ class _Node:
 
 
 def _settled(queue: str, parent_id: str, children: Sequence[Child], level: int = 2) -> tuple[_Node, ...]:
-    """Gate every id and queue of the children, and of theirs, at the key builder."""
+    """Resolve the children and theirs; the key builder checks every id and queue. The root's children are level 2."""
     nodes = []
     for child in children:
         own = child.queue or queue
@@ -142,7 +142,7 @@ def _settled(queue: str, parent_id: str, children: Sequence[Child], level: int =
 
 
 def _id_of(node: Flow | Child) -> str:
-    if node.id is None:  # the prepare step mints; only a hand-made Program can come here without one
+    if node.id is None:  # the prepare step mints ids; only a hand-made Program can lack one
         raise BadArgument("id", node.id, "is missing: an operation takes all its input as arguments")
     return node.id
 
@@ -152,7 +152,7 @@ def _id_of(node: Flow | Child) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AddedChild:
-    """A landed child: its queue and id, and its own children when it is an inner node."""
+    """A landed child: its queue and id, and its own children if it is an inner node."""
 
     queue: str
     id: str
@@ -183,13 +183,13 @@ class FailedFlow:
     """A flow of a bulk add that did not land.
 
     Attributes:
-        index: its place in the input, from 0.
+        index: its position in the input, from 0.
         parent_id: its parent.
         error: why.
-        remains: what is left behind: `held` (the parent is, with `landed_ids`), `absent` (nothing), or `unknown` (a
-            reply was lost, or a script met an error half-way, and what it wrote before that stays). The remedy is the
-            same add with the same ids.
-        landed_ids: what was seen to land before the refusal, parent first.
+        remains: what is left behind: `held` (the parent, with `landed_ids`), `absent` (nothing), or `unknown` (a reply
+            was lost, or a script failed half-way, and what it wrote before that stays). The remedy is the same add with
+            the same ids.
+            landed_ids: what landed before the refusal, as far as seen, parent first.
     """
 
     index: int
@@ -206,7 +206,7 @@ class FailedFlow:
 
 @dataclass(frozen=True, slots=True)
 class BulkAdded:
-    """A bulk add's answer: the landed flows in input order, and the failed ones with what remains of them."""
+    """What a bulk add returns: the landed flows in input order, and the failed ones with what remains of them."""
 
     landed: tuple[AddedFlow, ...]
     failed: tuple[FailedFlow, ...]
@@ -228,14 +228,14 @@ class Flows:
     def add(self, queue: str, flow: Flow) -> Steps[AddedFlow]:
         """Land a flow: the parent held, its children claimable.
 
-        Same queue: one script, all or nothing, then the policies: 2 round trips. Another queue among the children, or a
-        tree: parent first, then each child on its own slot and its policy right after it: 1 + 2k round trips for k
-        children. A refusal stops it and undoes nothing: what is held stays held, and the remedy is the same add with
-        the same ids.
+        In one queue, one script lands all or nothing, then the policies follow: 2 round trips. Across queues, or for a
+        tree, the parent lands first, then each child on its own slot with its policy right after it: 1 + 2k round trips
+        for k children. A refusal stops the add and undoes nothing: what is held stays held, and the remedy is the same
+        add with the same ids.
 
         Args:
             queue: the parent's queue.
-            flow: the parent and its children; ids left out are minted.
+            flow: the parent and its children; missing ids are minted.
 
         Returns:
             The parent's id and the children's, in spec order.
@@ -257,12 +257,12 @@ class Flows:
 
     @operation
     def add_bulk(self, queue: str, flows: Sequence[Flow]) -> Steps[BulkAdded]:
-        """Land many flows, each by `add`, in input order; one that fails is left out, the rest land (Batches dive 02).
+        """Land many flows in input order, each by `add`; one that fails is skipped and the rest land (Batches dive 02).
 
-        Every id of every flow is gated first: one ill-formed id, and nothing lands.
+        Every id of every flow is checked first: if one is ill-formed, nothing lands.
 
         Returns:
-            The landed flows, and the failed with the reason and what remains.
+            The landed flows, and the failed ones with the reason and what remains.
 
         Raises:
             BadArgument, IllFormedId, IllFormedQueue: before anything is sent.
@@ -277,7 +277,7 @@ class Flows:
             own = _all_ids(flow)
             try:
                 if again := sorted(earlier.intersection(own)):
-                    raise BadFlow("flow_cycle", f"{', '.join(again)} stands in an earlier flow of this batch.", again)
+                    raise BadFlow("flow_cycle", f"{', '.join(again)} is in an earlier flow of this batch.", again)
                 yield from self._add(queue, flow, progress)
             except EmqError as error:
                 failed.append(FailedFlow(index, _id_of(flow), error, _remains(error, progress), tuple(progress)))
@@ -296,7 +296,7 @@ class Flows:
     # --- the three paths --------------------------------------------------------------------------------------------
 
     def _add(self, queue: str, flow: Flow, landed: list[str]) -> Steps[None]:
-        """Land one flow, noting each id in `landed` once its land has answered."""
+        """Land one flow; add each id to `landed` once its land has answered."""
         parent_id = _id_of(flow)
         keys.job(queue, parent_id)
         _gate_ids(queue, flow)
@@ -305,7 +305,7 @@ class Flows:
         nodes = _settled(queue, parent_id, flow.children)
         ids = _all_ids(flow)
         if twice := sorted({id for id in ids if ids.count(id) > 1}):
-            raise BadFlow("flow_cycle", f"{', '.join(twice)} stands in the flow more than once.", twice)
+            raise BadFlow("flow_cycle", f"{', '.join(twice)} is in the flow more than once.", twice)
         if any(node.below for node in nodes) or any(node.queue != queue for node in nodes):
             yield from self._hold_and_land(queue, parent_id, to_bytes(flow.payload), nodes, landed)
         else:
@@ -320,7 +320,7 @@ class Flows:
         yield from transitions.enqueue_flow(queue, parent_id, payload, children, policies if inside else None)
         landed += [parent_id, *(node.id for node in nodes)]
         if not inside:
-            # In one flush, but never the land's own: a refused land would leave rows of one field.
+            # In one flush, but never in the land's own: after a refused land they would create rows of one field.
             for answer in (yield from Flush(tuple(map(_policy_call, nodes)))):
                 value_or_raise(answer)
 
@@ -333,10 +333,10 @@ class Flows:
             yield from self._land(node, landed)
 
     def _land(self, node: _Node, landed: list[str]) -> Steps[None]:
-        """One node on its own slot, parent first: an inner node held, a leaf claimable.
+        """Land one node on its own slot, parent first: an inner node held, a leaf claimable.
 
-        What its script does not take is written on its row before the next node lands: until then the node dies by the
-        default policy.
+        If its script takes no policy, that is written on its row before the next node lands; until then a death follows
+        the default policy.
         """
         if not node.below:
             inside = self.server.scripts["enqueue_flow_child"].takes("policy")
@@ -367,13 +367,13 @@ class Flows:
 
     @operation
     def children_values(self, queue: str, parent_id: str) -> Steps[dict[str, str]]:
-        """What the finished children gave: id → result; empty for an unknown parent. One round trip, no write."""
+        """The results of completed children: id → result; empty for an unknown parent. One round trip, no write."""
         values = yield from _read_hash(queue, parent_id, "processed")
         return values
 
     @operation
     def dependencies(self, queue: str, parent_id: str) -> Steps[int]:
-        """How many children are outstanding by the counter; 0 without one. One round trip, no write."""
+        """The parent's counter: how many children are outstanding; 0 without a counter. One round trip, no write."""
         key = keys.subkey(queue, parent_id, "dependencies")
         left = yield from command("GET", [key], [], lambda reply: int(reply) if isinstance(reply, bytes) else 0)
         return left
@@ -394,13 +394,13 @@ def _read_hash(queue: str, parent_id: str, name: str) -> Call[dict[str, str]]:
 
 
 def _policy_call(node: _Node) -> Call[Any]:
-    """A child's policy on its row, by a plain HSET."""
+    """The plain HSET that writes a child's policy on its row."""
     fields = [b"parent_policy", keys.text(node.link.policy)]
     return command("HSET", [keys.job(node.queue, node.id)], fields, lambda reply: reply)
 
 
 def _remains(error: EmqError, landed: Sequence[str]) -> Remains:
-    # A server's own error (Refused) can come after some writes of the script; a refusal of ours comes before the first.
+    # A server's own error (Refused) can follow some of the script's writes; a refusal of ours precedes all of them.
     if isinstance(error, ReplyLost | Refused):
         return "unknown"
     return "held" if landed else "absent"

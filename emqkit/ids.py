@@ -1,4 +1,4 @@
-"""A job's name is fourteen bytes that sort in the order they were minted: a namespace and a snowflake in base62.
+"""A job's id is fourteen bytes that sort in minting order: a namespace and a snowflake in base62.
 
 The layout (protocol page, "Ids"): three letters A-Z, then eleven digits of ``0-9A-Za-z`` padded on the left with ``0``.
 The digits hold 63 bits: 41 of milliseconds since 2024-01-01T00:00:00Z, 10 of node, 12 of sequence.
@@ -38,7 +38,7 @@ __all__ = [
 EPOCH_MS = 1_704_067_200_000
 """2024-01-01T00:00:00Z in unix milliseconds: the instant a snowflake counts from."""
 FIXED_INSTANT_MS = 1_769_526_697_641
-"""2026-01-27T15:11:37.641Z, the standing instant of ``Minter.fixed()``: its first id is ``JOB0KHTOWnGLuC``."""
+"""2026-01-27T15:11:37.641Z, the fixed instant of ``Minter.fixed()``: its first id is ``JOB0KHTOWnGLuC``."""
 ID_LENGTH = 14
 JOB = "JOB"
 LARGEST_NODE = 2**10 - 1
@@ -46,7 +46,7 @@ LARGEST_SEQUENCE = 2**12 - 1
 LARGEST_SNOWFLAKE = 2**63 - 1
 SHORTEST_STRETCH_MS = 1_000
 LONGEST_STRETCH_MS = 60_000
-"""How long a stretch a shared minter asks for: the first is short, since many processes mint only once."""
+"""How long a stretch a shared minter asks for: its first is short, since many processes mint only a few ids."""
 
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _VALUES = {digit: value for value, digit in enumerate(_DIGITS)}
@@ -58,13 +58,13 @@ _LARGEST_MS = LARGEST_SNOWFLAKE >> 22
 
 
 def unix_milliseconds() -> int:
-    """Return the wall clock of this machine in unix milliseconds: the only clock the ids are minted by."""
+    """Return this machine's wall clock in unix milliseconds: the only clock used for ids."""
     return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What an id says about itself: where, when and as the how-manieth it was minted."""
+    """What an id says about itself: the node, the millisecond and the sequence number it was minted with."""
 
     namespace: str
     milliseconds: int
@@ -80,7 +80,7 @@ class Parts:
 
     @property
     def instant(self) -> datetime:
-        """The minting instant as an aware datetime in UTC, exact to the millisecond."""
+        """When it was minted, as an aware datetime in UTC, exact to the millisecond."""
         return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=self.milliseconds)
 
 
@@ -119,8 +119,7 @@ def parse(id: str) -> Parts:
 
     Raises:
         IllFormedId: with the exact reason: its type, its length, its namespace, a foreign character, or a payload
-            above the largest one. (An id of a namespace other than ``JOB`` is well-formed: refusing it is the
-            scripts' business.)
+            above the largest one. (An id of a namespace other than ``JOB`` is well-formed; the scripts refuse it.)
     """
     if not isinstance(id, str):
         raise IllFormedId(id, f"an id is text (str), this is {type(id).__name__}")
@@ -148,7 +147,7 @@ def parse(id: str) -> Parts:
 
 
 def check(id: str) -> str:
-    """Return the id when it is well-formed, whatever its namespace.
+    """Return the id if it is well-formed, whatever its namespace.
 
     Raises:
         IllFormedId: as :func:`parse` does.
@@ -160,14 +159,14 @@ def check(id: str) -> str:
 class Minter:
     """Mints ids that never repeat and never go backwards, whatever its clock does; safe to share between threads.
 
-    The promise holds within one minter. Two minters with one node, in one process or in two, can mint the same id:
-    give each its own node, or take a server's own minter (`SharedMinter`), which sees to it. ::
+    This holds within one minter. Two minters with the same node, in one process or in two, can mint the same id:
+    give each its own node, or use a server's own minter (`SharedMinter`), which takes care of that. ::
 
         clock says   100   100   100    99   101
         minted     100/0 100/1 100/2 100/3 101/0      (millisecond / sequence)
 
-    A clock that stands still or steps back goes on counting in the last millisecond, and after 4096 ids in one
-    millisecond the next one is borrowed. A clock that runs before 2024 is read as 2024-01-01.
+    If the clock stands still or steps back, it goes on counting in the last millisecond; after 4096 ids in one
+    millisecond it borrows the next. A clock set before 2024 is read as 2024-01-01.
     """
 
     def __init__(
@@ -178,14 +177,14 @@ class Minter:
         namespace: str = JOB,
         start: str | None = None,
     ) -> None:
-        """Prepare a minter; no clock is read before the first :meth:`mint`.
+        """Prepare a minter; the clock is not read before the first :meth:`mint`.
 
         Args:
-            node: 0 to 1023, told apart from every other minter that names jobs of the same queues.
+            node: 0 to 1023, unique among the minters that mint for the same queues.
             clock: returns unix milliseconds.
             namespace: three letters A-Z.
-            start: an id to stay above, such as the last one an earlier process minted. The first id is minted for a
-                later millisecond than it, so it is larger whatever node minted ``start``.
+            start: an id to stay above, such as the last one an earlier process minted. The first id falls in a later
+                millisecond, so it is larger whatever node minted ``start``.
 
         Raises:
             BadArgument: the node or the namespace is out of range.
@@ -205,7 +204,7 @@ class Minter:
 
     @classmethod
     def fixed(cls, *, instant_ms: int = FIXED_INSTANT_MS, node: int = 0, namespace: str = JOB) -> Minter:
-        """Return a minter whose clock stands still, so that it mints the same ids on every run (for notebooks, tests).
+        """Return a minter whose clock stands still, so it mints the same ids on every run (for notebooks and tests).
 
         Args:
             instant_ms: where the clock stands, in unix milliseconds.
@@ -229,7 +228,7 @@ class Minter:
         return self._namespace
 
     def mint(self) -> str:
-        """Return the next id: larger, as bytes and as a number, than every id this minter gave before.
+        """Return the next id: larger, as bytes and as a number, than every id this minter has minted.
 
         Raises:
             BadArgument: the clock reads a millisecond beyond what an id can hold (in 2093), or all of them are used up.
@@ -239,7 +238,7 @@ class Minter:
         return encode(milliseconds << 22 | self._node << 12 | sequence, self._namespace)
 
     def _tick(self, at_least: int = 0) -> tuple[int, int]:
-        """The next millisecond (since the ids' epoch) and sequence: after all before, and not before `at_least`."""
+        """The next millisecond (since the ids' epoch) and sequence: after all earlier ones, and at least `at_least`."""
         with self._lock:
             now = _check_reading("clock", self._clock()) - EPOCH_MS
             milliseconds, sequence = self._milliseconds, self._sequence + 1
@@ -255,7 +254,7 @@ class Minter:
             return milliseconds, sequence
 
     def _forked(self) -> None:
-        self._lock = threading.Lock()  # another thread may have held it, and that thread is not in the child
+        self._lock = threading.Lock()  # another thread may have held it, and the child does not have that thread
 
     def __repr__(self) -> str:
         return f"Minter(node={self._node}, namespace={self._namespace!r})"
@@ -263,7 +262,7 @@ class Minter:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Milliseconds (unix, both ends included) in which one minter alone has a node."""
+    """A range of unix milliseconds, both ends included, in which one minter owns a node."""
 
     node: int
     first: int
@@ -271,28 +270,28 @@ class Stretch:
 
 
 class SharedMinter(Minter):
-    """Mints ids for a place where others mint, too: processes, threads, forks; none of their ids is ever equal.
+    """Mints ids that are unique across all processes, threads and forks that mint for one server.
 
-    It asks that place for a node and a stretch of milliseconds, mints in it, and asks for the next one when it is
-    through, or its clock is. Stretches of one node do not overlap and are never given out twice, so it does not matter
-    how long a minter sleeps, what its clock says, or whether it crashed: ::
+    It asks the server for a node and a stretch of milliseconds, mints in that stretch, and asks for the next one once
+    it is used up or its clock has passed it. Stretches of one node never overlap and are never given out twice, so it
+    does not matter how long a minter sleeps, what its clock says, or whether it crashed: ::
 
-        node 0   |--- A ---|         |--- C ---|        each stretch has one owner for ever
+        node 0   |--- A ---|         |--- C ---|        each stretch has one owner forever
         node 1   |------- B -------|
 
-    A forked process asks anew. With more minters than nodes (1024) stretches begin in the future: ids run ahead of the
-    clock, by the length of a stretch at most for every 1024 minters.
+    A forked process asks for its own. With more minters than nodes (1024), stretches begin in the future: ids run ahead
+    of the clock by at most the length of one stretch for every 1024 minters.
 
-    Within a process the milliseconds and sequences are counted for all shared minters together: two servers' ids are
-    not equal either.
+    Within a process all shared minters count milliseconds and sequences together, so ids minted for two servers differ
+    too.
     """
 
     def __init__(self, reserve: Callable[[int, int], Stretch]) -> None:
-        """Prepare a minter; nothing is asked before the first :meth:`mint`.
+        """Prepare a minter; it asks for nothing before the first :meth:`mint`.
 
         Args:
-            reserve: from a unix millisecond and a length in milliseconds, a stretch of that length or more that begins
-                then or later. It may raise, and `mint` then raises the same.
+            reserve: takes a unix millisecond and a length in milliseconds; returns a stretch of at least that length
+                that begins then or later. `mint` raises whatever it raises.
         """
         super().__init__()
         self._reserve = reserve
@@ -301,14 +300,14 @@ class SharedMinter(Minter):
 
     @property
     def node(self) -> int:
-        """The node of the stretch it mints in; one is asked for, if need be."""
+        """The node of the current stretch; asks for a stretch if it has none."""
         with self._lock:
             return (self._stretch or self._next(unix_milliseconds())).node
 
     def mint(self) -> str:
-        """Return the next id: larger in its millisecond and sequence than every one this process minted before.
+        """Return the next id: its millisecond and sequence are above those of every id this process has minted.
 
-        Raises whatever asking for a stretch raises; nothing is minted then.
+        Raises whatever `reserve` raises; nothing is minted then.
         """
         with self._lock:
             at_least = 0
@@ -362,9 +361,9 @@ def _after_fork() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
-_of_this_process = Minter()  # made here and not at the first call, which two threads may make at once
+_of_this_process = Minter()  # made here, since two threads may make the first call at once
 
 
 def process_minter() -> Minter:
-    """The one minter (node 0) that every fake server of this process shares: no id repeats."""
+    """The one minter (node 0) that all fake servers of this process share, so no id repeats."""
     return _of_this_process

@@ -1,11 +1,11 @@
-"""The host half of a job's life: enqueue, claim, settle, extend, look.
+"""The host half of a job's life: enqueue, claim, settle, extend, inspect.
 
     worker            server
       |-- meta paused? ->|
       |-- claim -------->|  the smallest pending id, under a lease and a fencing token
       |   …works…        |
       |-- its parent? -->|
-      |-- complete ----->|  fenced by the token: a job claimed again since is not settled twice
+      |-- complete ----->|  fenced by the token: a claim that was superseded cannot settle
       |-- del logs ----->|
 
 Sources: Flows dives 01 and 03, Batches dive 02. Times are whole milliseconds; the server's clock decides.
@@ -41,7 +41,7 @@ _SET_STATES: tuple[tuple[str, State], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of one job handed in: `landed`, `duplicate` (its row existed; nothing changed) or `refused`."""
+    """What became of one job of a bulk add: `landed`, `duplicate` (its row existed; nothing changed) or `refused`."""
 
     id: str
     outcome: Literal["landed", "duplicate", "refused"]
@@ -55,7 +55,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Depths:
-    """How many jobs stand in each of a queue's four sets. Held parents stand in none."""
+    """How many jobs are in each of a queue's four sets. Held parents are in none."""
 
     pending: int
     active: int
@@ -81,7 +81,7 @@ class Jobs:
         Args:
             queue: where it goes.
             payload: text or bytes, for the worker.
-            id: minted when left out; the same id again is a `duplicate` and changes nothing.
+            id: minted if omitted; the same id again is a `duplicate` and changes nothing.
 
         Raises:
             BadArgument, IllFormedId, IllFormedQueue: before anything is sent.
@@ -98,7 +98,7 @@ class Jobs:
 
     @operation
     def enqueue_many(self, queue: str, items: Sequence[Data | tuple[str, Data]]) -> Steps[tuple[Verdict, ...]]:
-        """Land many jobs in one flush; a verdict for each, in input order (Batches dive 02).
+        """Land many jobs in one flush; returns a verdict for each, in input order (Batches dive 02).
 
         Args:
             queue: where they go.
@@ -106,7 +106,7 @@ class Jobs:
 
         Raises:
             BadArgument, IllFormedId, IllFormedQueue: before the flush, so nothing landed. A well-formed id of another
-            namespace is no exception here but the verdict `refused`, and the others land.
+            namespace does not raise: its verdict is `refused`, and the others land.
         """
         jobs = [(id, to_bytes(payload)) for id, payload in map(_as_pair, items)]
         answers = yield from Flush(tuple(transitions.enqueue(queue, id, payload) for id, payload in jobs))
@@ -126,7 +126,7 @@ class Jobs:
 
     @operation
     def enqueue_in(self, queue: str, payload: Data, delay_ms: int, *, id: str | None = None) -> Steps[Verdict]:
-        """Land one job in schedule, due `delay_ms` milliseconds (0 or more) after the server's now. One round trip."""
+        """Land one job in schedule, due `delay_ms` milliseconds (0 or more) from the server's now. One round trip."""
         landed = yield from transitions.schedule(queue, _given(id), to_bytes(payload), "in", delay_ms)
         return Verdict(_given(id), "landed" if landed else "duplicate")
 
@@ -141,7 +141,7 @@ class Jobs:
 
     @operation
     def enqueue_at(self, queue: str, payload: Data, at_ms: int, *, id: str | None = None) -> Steps[Verdict]:
-        """Land one job in schedule, due at `at_ms` unix milliseconds, by the caller's own clock. One round trip."""
+        """Land one job in schedule, due at `at_ms` unix milliseconds as the caller computed it. One round trip."""
         landed = yield from transitions.schedule(queue, _given(id), to_bytes(payload), "at", at_ms)
         return Verdict(_given(id), "landed" if landed else "duplicate")
 
@@ -188,15 +188,15 @@ class Jobs:
             queue: where the job was claimed.
             job: the claim, or an id with `token` beside it.
             token: the claim's fencing token.
-            result: what the parent reads of this child; the child's own id when left out.
+            result: what the parent reads for this child; the child's own id if omitted.
 
         Returns:
             True.
 
         Raises:
             BadArgument, IllFormedId, IllFormedQueue: before anything is sent.
-            JobGone: no row; it was settled already, or removed.
-            StaleToken: it was claimed again since; nothing was written.
+            JobGone: no row; the job was already settled or removed.
+            StaleToken: the job has been claimed again since; nothing was written.
             LaneJob: its row belongs to a lane of the real system; nothing was written.
         """
         id, token = settling(queue, job, token)
@@ -208,7 +208,7 @@ class Jobs:
         try:
             yield from command("DEL", [keys.subkey(queue, id, "logs")], [], lambda reply: reply)
         except EmqError:
-            pass  # best effort: the completion was answered, whatever becomes of the logs, a lost connection included
+            pass  # best effort: the completion was answered, so a failed delete (a lost connection too) does not matter
         return True
 
     @operation
@@ -222,17 +222,17 @@ class Jobs:
         max_attempts: int = 3,
         delay_ms: int = 1000,
     ) -> Steps[Literal["scheduled", "dead"]]:
-        """Settle a claim as failed (Flows dive 03): scheduled again, or dead once its attempts reach the maximum.
+        """Settle a claim as failed (Flows dive 03): the job is scheduled again, or dead after its last attempt.
 
-        A flow child that dies does to its parent what its policy says. Where the parent is an inner node of a tree and
-        dies of it, a fail entry for the level above goes into this queue's outbox. Two round trips, up to four.
+        The death of a flow child affects its parent as its policy says. If that parent is an inner node of a tree and
+        dies too, a fail entry for the level above goes into this queue's outbox. Two to four round trips.
 
         Args:
             queue: where the job was claimed.
             job: the claim, or an id with `token` beside it.
             token: the claim's fencing token.
             error: what went wrong, text or bytes.
-            max_attempts: how many claims it gets in all, 1 or more.
+            max_attempts: how many claims the job gets in all, 1 or more.
             delay_ms: milliseconds until it is due again, 0 or more.
 
         Raises:
@@ -257,9 +257,9 @@ class Jobs:
     def extend_lock(
         self, queue: str, job: Claim | str, token: int | None = None, *, lease_ms: int = 30_000
     ) -> Steps[bool]:
-        """Push the lease's deadline to the server's now plus `lease_ms` milliseconds. One round trip.
+        """Extend the lease to the server's now plus `lease_ms` milliseconds. One round trip.
 
-        Raises `JobGone` or `StaleToken` when there is nothing of ours to extend.
+        Raises `JobGone` or `StaleToken` if the claim is no longer ours.
         """
         id, token = settling(queue, job, token)
         whole("lease_ms", lease_ms, at_least=1, unit="milliseconds")
@@ -272,7 +272,7 @@ class Jobs:
     def extend_locks(
         self, queue: str, jobs: Sequence[Claim | tuple[str, int]], *, lease_ms: int = 30_000
     ) -> Steps[tuple[str, ...]]:
-        """Push many deadlines by one reading of the clock; the ids that were not, in argument order. One round trip."""
+        """Extend many leases by one clock reading; returns the ids not extended, in argument order. One round trip."""
         whole("lease_ms", lease_ms, at_least=1, unit="milliseconds")
         pairs = [settling(queue, *_as_claimed(job)) for job in jobs]
         failed = yield from transitions.extend_locks(queue, lease_ms, pairs)
@@ -290,14 +290,14 @@ class Jobs:
 
     @operation
     def promote(self, queue: str, limit: int = 100) -> Steps[int]:
-        """Move up to `limit` due jobs from schedule to pending; how many. One round trip."""
+        """Move up to `limit` due jobs from schedule to pending; returns how many. One round trip."""
         whole("limit", limit, at_least=1)
         moved = yield from transitions.promote(queue, limit)
         return moved
 
     @operation
     def reap(self, queue: str) -> Steps[int]:
-        """Put up to 100 jobs whose lease lapsed back into pending; how many. One round trip."""
+        """Put up to 100 jobs whose lease lapsed back into pending; returns how many. One round trip."""
         moved = yield from transitions.reap(queue)
         return moved
 
@@ -311,7 +311,7 @@ class Jobs:
 
     @operation
     def remove(self, queue: str, id: str, *, dedup_id: str = "") -> Steps[bool]:
-        """Delete a job, wherever it stands, with its logs. Raises `JobLocked` or `JobGone`. One round trip."""
+        """Delete a job and its logs, whatever set it is in. Raises `JobLocked` or `JobGone`. One round trip."""
         if not isinstance(dedup_id, str):
             raise BadArgument("dedup_id", dedup_id, f"is {type(dedup_id).__name__}, not text")
         check_data("dedup_id", dedup_id)
@@ -327,12 +327,12 @@ class Jobs:
 
     @operation
     def resume(self, queue: str) -> Steps[None]:
-        """Let this queue be claimed from again. One round trip."""
+        """Allow claims of this queue again. One round trip."""
         yield from command("HDEL", [keys.queue_key(queue, "meta")], [b"paused"], lambda reply: reply)
 
     @operation
     def paused(self, queue: str) -> Steps[bool]:
-        """Whether claims of this queue are stopped. One round trip, no write."""
+        """Whether this queue is paused. One round trip, no write."""
         stopped = yield from _paused_call(queue)
         return stopped
 
@@ -340,9 +340,9 @@ class Jobs:
 
     @operation
     def state(self, queue: str, id: str) -> Steps[State]:
-        """Where a job stands: by the set it is in (pending, active, scheduled, dead), else by its row. One round trip.
+        """A job's state: by the set it is in (pending, active, scheduled, dead), else by its row. One round trip.
 
-        A row in no set is `awaiting_children` when it says so, and anything else is `absent`.
+        In no set, it is `awaiting_children` if its row says so, otherwise `absent`.
         """
         member = keys.text(check(id))
         calls: list[Call[Any]] = [
@@ -358,7 +358,7 @@ class Jobs:
 
     @operation
     def depths(self, queue: str) -> Steps[Depths]:
-        """How many jobs stand in each of the four sets. One round trip."""
+        """How many jobs are in each of the four sets. One round trip."""
         calls = tuple(
             command("ZCARD", [keys.queue_key(queue, name)], [], lambda reply: reply if isinstance(reply, int) else 0)
             for name, _ in _SET_STATES
@@ -372,7 +372,7 @@ def _paused_call(queue: str) -> Call[bool]:
 
 
 def value_or_raise(answer: T | EmqError) -> T:
-    """One value of a flush, its refusal raised."""
+    """Return one value of a flush, or raise it if it is a refusal."""
     if isinstance(answer, EmqError):
         raise answer
     return answer
@@ -393,7 +393,7 @@ def _as_claimed(job: Claim | tuple[str, int]) -> tuple[Claim | str, int | None]:
 
 
 def _given(id: str | None) -> str:
-    if id is None:  # the prepare step mints; only a hand-made Program can come here without one
+    if id is None:  # the prepare step mints ids; only a hand-made Program can lack one
         raise BadArgument("id", id, "is missing: an operation takes all its input as arguments")
     return id
 
@@ -405,16 +405,16 @@ def _verdict(id: str, answer: bool | EmqError) -> Verdict:
 
 
 def settling(queue: str, job: Claim | str, token: int | None) -> tuple[str, int]:
-    """The id and token meant; refuses a claim of another queue, before anything is sent."""
+    """The id and token to settle with; refuses a claim of another queue, before anything is sent."""
     keys.check_queue(queue)
     if isinstance(job, Claim):
         if job.queue != queue:
-            raise BadArgument("queue", queue, f"is not where {job.id} was claimed; its claim is of {job.queue!r}")
+            raise BadArgument("queue", queue, f"is not where {job.id} was claimed, which is {job.queue!r}")
         if token is not None and token != job.token:
-            raise BadArgument("token", token, f"is not the claim's own, {job.token}; leave it out")
+            raise BadArgument("token", token, f"is not the claim's token, {job.token}; leave it out")
         return job.id, job.token
     if token is None:
-        raise BadArgument("token", token, f"is missing: settling {job!r} by id takes the token its claim handed out")
+        raise BadArgument("token", token, f"is missing: settling {job!r} by id needs the token of its claim")
     return check(job), whole("token", token, at_least=0)
 
 
@@ -423,10 +423,10 @@ _PARENT_AND_POLICY = (*_PARENT, "parent_policy")
 
 
 def link_call(queue: str, id: str, fields: Sequence[str]) -> Call[ParentLink | None]:
-    """One HMGET: what a row says of its parent; None when there is no row, or it is no flow child.
+    """One HMGET: the parent link on a row; None if there is no row, or it is not a flow child's.
 
-    The own queue's name counts as absent, and any policy but `id` is `fp` (Flows dive 03). Raises `LaneJob` for a row
-    that a lane serves, where `group` is asked for.
+    The queue's own name counts as absent, and any policy but `id` is `fp` (Flows dive 03). If `group` is among the
+    fields read, raises `LaneJob` for a row that belongs to a lane.
     """
 
     def read(reply: Reply) -> ParentLink | None:
@@ -444,7 +444,7 @@ def link_call(queue: str, id: str, fields: Sequence[str]) -> Call[ParentLink | N
 
 
 def node_call(queue: str, id: str) -> Call[tuple[str | None, ParentLink | None]]:
-    """One HMGET: an inner node's state, and what its row says of the parent above it."""
+    """One HMGET: an inner node's state, and the link to the parent above it."""
     above = link_call(queue, id, _PARENT_AND_POLICY)
 
     def read(reply: Reply) -> tuple[str | None, ParentLink | None]:

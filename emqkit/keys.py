@@ -1,4 +1,4 @@
-"""Every key of the protocol is built here, and nowhere else.
+"""Builds every key of the protocol; no key is built anywhere else.
 
 | key | type | written by |
 | --- | --- | --- |
@@ -47,7 +47,7 @@ SETS = ("pending", "active", "schedule", "dead")
 
 
 def check_queue(queue: object) -> str:
-    """Return `queue` when it can stand inside a key.
+    """Return `queue` if it can be part of a key.
 
     Raises:
         IllFormedQueue: it is not text, is empty, or holds NUL, `{` or `}`.
@@ -60,12 +60,12 @@ def check_queue(queue: object) -> str:
         if character in queue:
             raise IllFormedQueue(queue, f"it holds {name}")
     if not is_writable(queue):
-        raise IllFormedQueue(queue, "it holds half of a surrogate pair, which no UTF-8 spells")
+        raise IllFormedQueue(queue, "it holds half of a surrogate pair, which UTF-8 cannot encode")
     return queue
 
 
 def is_writable(value: str) -> bool:
-    """Whether `text` can write it: half a surrogate pair that stands for no byte cannot be."""
+    """Whether `text` can encode it, which fails for half a surrogate pair that stands for no byte."""
     try:
         text(value)
     except UnicodeEncodeError:
@@ -74,7 +74,7 @@ def is_writable(value: str) -> bool:
 
 
 def text(value: str) -> bytes:
-    """Text to bytes, UTF-8, lossless for what came in as arbitrary bytes (`surrogateescape`)."""
+    """Encode as UTF-8, lossless for text decoded from arbitrary bytes (`surrogateescape`)."""
     return value.encode("utf-8", "surrogateescape")
 
 
@@ -94,7 +94,7 @@ def job_prefix(queue: str) -> bytes:
 
 
 def job(queue: str, id: str) -> bytes:
-    """The row of a job. Raises `IllFormedId` or `IllFormedQueue`, before any wire: this is the gate of dive 01."""
+    """The row of a job. Raises `IllFormedId` or `IllFormedQueue`: the gate of dive 01, before anything is sent."""
     return job_prefix(queue) + text(ids.check(id))
 
 
@@ -105,7 +105,7 @@ def subkey(queue: str, id: str, name: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ParsedKey:
-    """What a key says about itself: its queue and either a queue's own key (`name`) or a job's (`id`, `name`)."""
+    """A parsed key: its queue, and either the name of a queue's own key, or the id and name of a job's."""
 
     queue: str
     name: str
@@ -113,7 +113,7 @@ class ParsedKey:
 
 
 def parse(key: bytes) -> ParsedKey | None:
-    """Take a key apart, or answer None for one that is not the protocol's.
+    """Parse a key; None if it is not one of the protocol's.
 
     `emq:{q}:pending` has name `pending`; a row has name `row`; `…:processed` has name `processed`.
     """
@@ -126,7 +126,7 @@ def parse(key: bytes) -> ParsedKey | None:
     if not rest.startswith("job:"):
         return ParsedKey(queue, rest)
     id, colon, name = rest[4:].partition(":")
-    if colon and name in ("", "row"):  # neither is the row, which is called `row` here, nor any other key of a job's
+    if colon and name in ("", "row"):  # neither is the row (whose name is `row` here) nor any other key of a job
         return ParsedKey(queue, rest)
     return ParsedKey(queue, name or "row", id)
 

@@ -1,14 +1,14 @@
-"""The one reading of a snapshot: queue by queue, who is in which set, what each row says, what each parent waits for.
+"""Reads a snapshot queue by queue: which job is in which set, what each row says, what each parent waits for.
 
     held = Keyspace.of(capture(server))
     held["orders"].state("JOB…"), held["orders"].places("JOB…"), held["orders"].parents
 
-Sentences, pictures, labs and promises all read a keyspace here, so that they cannot disagree about it. Nothing is left
-out: a key that is not the protocol's, or holds another type than it should, is a `Stranger`.
+Sentences, pictures, labs and promises all read a keyspace through this module, so they cannot disagree about it.
+Nothing is left out: a key that is not the protocol's, or that has the wrong type, is a `Stranger`.
 
-`parts_of` makes the same canonical, for the explorer and for fingerprints: metrics are left out, and a lease or a due
-time is only past or future. Worlds ask for leases far away (`FAR_MS`), so nothing lapses by itself: a lapse is a move
-that puts one score into the past.
+`parts_of` makes it canonical, for the explorer and for fingerprints: metrics are dropped, and a lease or a due time
+is only past or future. Worlds use leases far in the future (`FAR_MS`), so nothing lapses by itself: a lapse is a
+transition that puts one score into the past.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ __all__ = [
 ]
 
 FAR_MS = 10**14
-"""A lease or delay no run outlives, in milliseconds (three thousand years)."""
+"""A lease or delay that outlives any run, in milliseconds (three thousand years)."""
 
 PAST = 1.0
 FUTURE = 2.0 * FAR_MS
 """The two scores a lease or a due time has in a canonical keyspace."""
 
 NOW_MS = 1_704_067_200_000
-"""The instant snapshots of a world are shown at: between `PAST` and `FUTURE`, and always the same."""
+"""The time of every snapshot of a world: between `PAST` and `FUTURE`, and always the same."""
 
 WHOLE = ("state", "attempts", "payload")
 """The three fields every row has."""
 
 POLICIES = {b"fp": "fail", b"id": "ignore"}
-"""What the protocol's two policy codes tell a parent's queue to do with a child's death."""
+"""The protocol's two policy codes: what a child's death does to its parent."""
 
 TIMED = ("active", "schedule")
 _FANS = ("processed", "unsuccessful", "failed")
@@ -77,7 +77,7 @@ _ONLY_FIELD = {"meta": b"paused", "metrics:completed": b"count", "metrics:failed
 
 
 def known(at: keys.ParsedKey) -> bool:
-    """Whether the key is one of the protocol's."""
+    """Whether the key is one the protocol knows."""
     return at.name in (OF_A_QUEUE if at.id is None else OF_A_JOB)
 
 
@@ -93,7 +93,7 @@ class FanIn:
 
 @dataclass(frozen=True, slots=True)
 class Stranger:
-    """A key that is not the protocol's, or whose type is not the one the protocol gives it."""
+    """A key that is not the protocol's, or that does not have the type the protocol gives it."""
 
     key: bytes
     value: Value
@@ -105,11 +105,11 @@ class Stranger:
 
 @dataclass(frozen=True)
 class Part:
-    """Everything one queue holds, read on demand and once. Ids and field names are text, lossless.
+    """Everything one queue holds, parsed lazily and once. Ids and field names are text, lossless.
 
     Attributes:
-        queue: its name; empty for the keys that are of no queue.
-        snapshot: the keys as they were captured, or canonical (`parts_of`). Parts are equal when these are.
+        queue: its name; empty for the keys that belong to no queue.
+        snapshot: the keys as captured, or canonical (`parts_of`). Parts are equal when these are.
     """
 
     queue: str
@@ -124,7 +124,7 @@ class Part:
 
     @cached_property
     def _parsed(self) -> Mapping[str | None, Mapping[str, Value]]:
-        """The queue's own keys under None and a job's under its id, each by the name the protocol has for it."""
+        """The queue's own keys under None and each job's under its id, by their names in the protocol."""
         parsed: dict[str | None, dict[str, Value]] = {None: {}}
         for name, value in self.snapshot.entries:
             if (key := keys.parse(name)) is not None:
@@ -132,7 +132,7 @@ class Part:
         return parsed
 
     def of(self, id: str | None) -> Mapping[str, Value]:
-        """Every key of an id, `row`, `dependencies` and so on; for None the queue's own, such as `meta`."""
+        """All keys of an id (`row`, `dependencies`, …) by name; for None the queue's own, such as `meta`."""
         return self._parsed.get(id, {})
 
     # --- its sets -------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ class Part:
         return self.sets[name]
 
     def places(self, id: str) -> tuple[str, ...]:
-        """Which of the four sets hold an id: one, or none; more only where something went wrong."""
+        """Which of the four sets hold an id: one or none, unless something went wrong."""
         return tuple(name for name, members in self.sets.items() if id in members)
 
     # --- its jobs -------------------------------------------------------------------------------------------------
@@ -171,13 +171,13 @@ class Part:
         return self.rows.get(id)
 
     def state(self, id: str) -> str | None:
-        """What a row says of its state; None without a row, or without that field."""
+        """The state on a row; None without a row, or without that field."""
         value = self.rows.get(id, {}).get("state")
         return None if value is None else to_text(value)
 
     @cached_property
     def ids(self) -> frozenset[str]:
-        """Every id that has a row or stands in a set."""
+        """Every id that has a row or is in a set."""
         return frozenset(self.rows).union(*self.sets.values())
 
     @cached_property
@@ -203,12 +203,12 @@ class Part:
         return found
 
     def hash(self, id: str | None, name: str) -> Mapping[str, bytes]:
-        """A hash of an id, such as a parent's `processed` (child id → value); of None the queue's own."""
+        """A hash of an id, such as a parent's `processed` (child id → value); for None one of the queue's own."""
         value = self.of(id).get(name)
         return {to_text(name): content for name, content in value.fields} if isinstance(value, Hash) else {}
 
     def counter(self, id: str) -> int | None:
-        """A parent's `dependencies`; None when there is none, or it is no number."""
+        """A parent's `dependencies`; None if it is missing or not a number."""
         value = self.of(id).get("dependencies")
         if not isinstance(value, Text):
             return None
@@ -226,13 +226,13 @@ class Part:
 
     @cached_property
     def counts(self) -> Mapping[str, bytes]:
-        """The metrics as they are stored: `completed` and `failed`, those that there are. Never canonical."""
+        """The metrics as stored: `completed` and `failed`, if present. A canonical part has none."""
         stored = {name: self.hash(None, f"metrics:{name}").get("count") for name in ("completed", "failed")}
         return {name: count for name, count in stored.items() if count is not None}
 
     @cached_property
     def entries(self) -> tuple[bytes, ...]:
-        """What stands in the outbox, oldest first."""
+        """The outbox entries, oldest first."""
         value = self.of(None).get("flow:outbox")
         return value.items if isinstance(value, Items) else ()
 
@@ -243,19 +243,19 @@ class Part:
 
     @cached_property
     def kept(self) -> frozenset[bytes]:
-        """Every entry in any list of the queue: the outbox, and wherever a set puts poison aside."""
+        """Every entry in any list of the queue: the outbox, and wherever a script set parks poison."""
         lists = (value for value in self.of(None).values() if isinstance(value, Items))
         return frozenset(item for value in lists for item in value.items)
 
     @cached_property
     def strangers(self) -> tuple[Stranger, ...]:
-        """The keys here that are not the protocol's, or hold what they should not."""
+        """The keys here that are not the protocol's, or do not hold what it says."""
         strange = ((key, value, _strange(key, value)) for key, value in self.snapshot.entries)
         return tuple(Stranger(key, value, why) for key, value, why in strange if why)
 
 
 def _strange(key: bytes, value: Value) -> str:
-    """Why a key is a stranger; empty when it is as the protocol has it."""
+    """Why a key is a stranger; empty if it is as the protocol says."""
     at = keys.parse(key)
     if at is None or not known(at):
         return f"a {value.type}, not one of the protocol's keys"
@@ -264,7 +264,7 @@ def _strange(key: bytes, value: Value) -> str:
         return f"a {value.type} where the protocol has a {wanted}"
     only = _ONLY_FIELD.get(at.name) if at.id is None else None
     if only is not None and isinstance(value, Hash) and [name for name, _ in value.fields] != [only]:
-        return f"a {value.type} with other fields than the protocol gives it"
+        return f"a {value.type} with fields that the protocol does not give it"
     return ""
 
 
@@ -273,13 +273,13 @@ def _strange(key: bytes, value: Value) -> str:
 
 @dataclass(frozen=True)
 class Keyspace:
-    """The parts of all queues, in order of their names; keys of no queue are a part without a name, the first."""
+    """The parts of all queues, sorted by name; keys of no queue form a nameless part, which comes first."""
 
     parts: tuple[Part, ...]
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> Keyspace:
-        """A snapshot as it was captured: metrics and clock readings as they are."""
+        """A snapshot as captured, with its metrics and clock readings."""
         return cls(_cut(snapshot.entries, snapshot.now))
 
     @cached_property
@@ -296,12 +296,12 @@ class Keyspace:
 
     @property
     def strangers(self) -> tuple[Stranger, ...]:
-        """The keys that are of no queue."""
+        """The keys that belong to no queue."""
         return self[""].strangers
 
     @cached_property
     def snapshot(self) -> Snapshot:
-        """All of it as one snapshot, its clock standing at `NOW_MS`."""
+        """All of it as one snapshot, taken at `NOW_MS`."""
         entries = sorted((entry for part in self.parts for entry in part.snapshot.entries), key=lambda entry: entry[0])
         return Snapshot(tuple(entries), NOW_MS)
 
@@ -319,7 +319,7 @@ def _cut(entries: Iterable[tuple[bytes, Value]], now: int) -> tuple[Part, ...]:
 
 
 def parts_of(snapshot: Snapshot) -> tuple[tuple[Part, ...], frozenset[bytes]]:
-    """A captured snapshot cut by queue and made canonical, and the names of its metrics, left out of the parts."""
+    """Split a captured snapshot by queue and make it canonical; returns the parts, and the metrics' keys they omit."""
     entries: list[tuple[bytes, Value]] = []
     metrics: set[bytes] = set()
     for name, value in snapshot.entries:
@@ -335,7 +335,7 @@ def parts_of(snapshot: Snapshot) -> tuple[tuple[Part, ...], frozenset[bytes]]:
 
 
 def moved(part: Part, name: str, id: str, score: float) -> Part:
-    """The part with one score of `active` or `schedule` put into the past or the future."""
+    """The part with one score of `active` or `schedule` set to the past or the future."""
     entries: list[tuple[bytes, Value]] = []
     key = keys.queue_key(part.queue, name)
     for entry, value in part.snapshot.entries:
@@ -347,11 +347,11 @@ def moved(part: Part, name: str, id: str, score: float) -> Part:
 
 
 def digest(snapshot: Snapshot, *, rename: Mapping[str, str] | None = None) -> str:
-    """A fingerprint (64 hex digits) that is equal for equal histories, whatever the clock, the server and its kind.
+    """A fingerprint (64 hex digits): equal for equal histories, whatever the clock, the server and its kind.
 
     Args:
         snapshot: what to fingerprint.
-        rename: queue names to be replaced first, so that uuid-named queues of two runs compare.
+        rename: queue names to replace first, so that two runs with uuid-named queues compare equal.
     """
     names = rename or {}
     sha = hashlib.sha256()
@@ -364,7 +364,7 @@ def digest(snapshot: Snapshot, *, rename: Mapping[str, str] | None = None) -> st
 
 
 def _renamed(entry: tuple[bytes, Value], names: Mapping[str, str]) -> tuple[bytes, Value]:
-    """A key and its value with the queues they name renamed: also a row's `parent_queue`, and an outbox entry's."""
+    """A key and its value with every queue name replaced, also in a row's `parent_queue` and in outbox entries."""
     name, value = entry
     key = keys.parse(name)
     if key is None or not names:
@@ -387,13 +387,13 @@ def _renamed_signal(item: bytes, names: Mapping[str, str]) -> bytes:
 
 
 def home(calls: Iterable[Call[Any]]) -> str | None:
-    """The one queue whose keys these calls take; None when there is no such queue."""
+    """The one queue that all keys of these calls belong to; None if there is no such queue."""
     queues = {key.queue if (key := keys.parse(name)) is not None else "" for call in calls for name in call.keys}
     return queues.pop() if len(queues) == 1 and "" not in queues else None
 
 
 def canonical_reply(call: Call[Any], reply: Reply) -> object:
-    """A reply without what two servers, or two runs, word or time differently: error texts, deadlines."""
+    """A reply without what may differ between two servers or two runs: error texts, deadlines."""
     if isinstance(reply, ErrorReply):
         return ("error", reply.code, reply.text if reply.code.startswith("EMQ") else "")
     if (

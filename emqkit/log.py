@@ -1,4 +1,4 @@
-"""The kit's logger, silent until a program asks: `logging.getLogger("emqkit")`, or `emqkit.logger`."""
+"""The kit's logger, silent until a program adds a handler: `logging.getLogger("emqkit")`, or `emqkit.logger`."""
 
 from __future__ import annotations
 

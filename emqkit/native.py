@@ -1,10 +1,10 @@
-"""The native commands complete and fail a flat job in the server itself; they refuse flows, which run as scripts only.
+"""The native commands complete or fail a flat job in the server itself; they refuse flows, which only run as scripts.
 
     EMQ.COMPLETE 2 active row id token base
     EMQ.FAIL 4 active schedule dead row id token delay max error base
 
-No stock server has these commands: `lua/native_complete.lua` and `lua/native_fail.lua` are models of them, and are
-labelled so. What is sent here is the line of the command, its number of keys included; what answers is the model.
+No stock server has these commands: `lua/native_complete.lua` and `lua/native_fail.lua` are models of them, labelled
+as such. This module sends the command's line, including its number of keys, and the model answers it.
 Source: Flows dive 01, its section on the native commands.
 """
 
@@ -28,7 +28,7 @@ __all__ = ["Native"]
 
 _COMMANDS = {"native_complete": "EMQ.COMPLETE", "native_fail": "EMQ.FAIL"}
 
-_PLAIN = re.compile(rb"[!#-&(-~]+")  # what a command line takes unquoted: no space, no quote, nothing unprintable
+_PLAIN = re.compile(rb"[!#-&(-~]+")  # what needs no quotes on a command line: no space, no quote, nothing unprintable
 
 
 @dataclass(frozen=True)
@@ -50,18 +50,18 @@ class Native:
         parent: ParentLink | None = None,
         result: Data | None = None,
     ) -> Steps[bool]:
-        """Send `EMQ.COMPLETE`. One round trip: unlike `jobs.complete` it does not ask for the row's parent first.
+        """Send `EMQ.COMPLETE`. One round trip: unlike `jobs.complete` it does not read the row's parent first.
 
         Args:
             queue: where the job was claimed.
             job: the claim, or an id with `token` beside it.
             token: the claim's fencing token.
-            parent: sends the line that `jobs.complete` would send for a child of this parent: 5 keys, or 3 when
+            parent: sends the line that `jobs.complete` would send for a child of this parent: 5 keys, or 3 if
                 `parent.queue` is set. It is refused for its number of keys alone.
-            result: what that line carries for the parent; the job's own id when left out.
+                result: the result on that line; the job's own id if omitted.
 
         Returns:
-            True: the job had no parent, and is done.
+            True: the job had no parent and is done.
 
         Raises:
             BadArgument, IllFormedId, IllFormedQueue: before anything is sent.
@@ -71,7 +71,7 @@ class Native:
         id, token = settling(queue, job, token)
         outcome = to_bytes(id if result is None else check_data("result", result))
         if result is not None and parent is None:
-            raise BadArgument("result", result, "has no place in the flat line; it goes to a parent, so name one")
+            raise BadArgument("result", result, "has no place on the flat line: it is for a parent, so pass parent=")
         as_script = transitions.complete(queue, id, token, _link(queue, parent), outcome)
         done = yield from transitions.native_complete(queue, id, token, as_script.keys, as_script.args)
         if not done:
@@ -97,9 +97,9 @@ class Native:
             job: the claim, or an id with `token` beside it.
             token: the claim's fencing token.
             error: what went wrong, text or bytes.
-            max_attempts: how many claims it gets in all, 1 or more.
+            max_attempts: how many claims the job gets in all, 1 or more.
             delay_ms: milliseconds until it is due again, 0 or more.
-            parent: sends the line that `jobs.retry` would send for a child of this parent: 8 keys, or 5 when
+            parent: sends the line that `jobs.retry` would send for a child of this parent: 8 keys, or 5 if
                 `parent.queue` is set. It is refused for its number of keys alone.
 
         Raises:
@@ -118,14 +118,14 @@ class Native:
 
     @staticmethod
     def line(program: Program[Any]) -> str:
-        """The line a native program sends, as one would type it: `EMQ.COMPLETE 2 emq:{orders}:active …`.
+        """The line that a native program sends, as you would type it: `EMQ.COMPLETE 2 emq:{orders}:active …`.
 
         Args:
             program: `native.complete.program("orders", claim)` or `native.fail.program(…)`; nothing is sent.
 
         Raises:
-            BadArgument: the program is no native command's.
-            EmqError: what the command raises before it sends anything.
+            BadArgument: the program is not one of a native command.
+            EmqError: whatever the command raises before it sends anything.
         """
         sent = program.after(())
         if isinstance(sent, Done):
@@ -144,13 +144,13 @@ def _link(queue: str, parent: ParentLink | None) -> ParentLink | None:
         raise BadArgument("parent", parent, f"is {type(parent).__name__}, not a ParentLink")
     check(parent.id)
     one_of("policy", parent.policy, ("fp", "id"))
-    # The own queue's name counts as absent, as it does on a row.
+    # The queue's own name counts as absent, as it does on a row.
     elsewhere = None if parent.queue is None or parent.queue == queue else check_queue(parent.queue)
     return replace(parent, queue=elsewhere)
 
 
 def _typed(word: bytes) -> str:
-    """A word as a redis-cli would take it."""
+    """A word quoted as redis-cli expects it."""
     if _PLAIN.fullmatch(word):
         return word.decode()
     inside = "".join(_escaped(byte) for byte in word)

@@ -1,9 +1,9 @@
-"""The outbox is a queue's durable list of signals to parents elsewhere; this is its codec, and nothing else knows it.
+"""The outbox is a queue's durable list of signals to parents elsewhere; this is its only codec.
 
     completion   parent_queue NUL parent_id NUL child_id NUL result            (the result may hold any byte)
     failure      NUL fail NUL parent_queue NUL parent_id NUL child_id NUL policy NUL error     (so may the error)
 
-The empty first field tells them apart, since no queue's name is empty. Source: Flows dive 03.
+The empty first field tells them apart, since no queue name is empty. Source: Flows dive 03.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Entry = Completion | Failure | Poison
 
 
 def encode(entry: Completion | Failure) -> bytes:
-    """The bytes of an entry. Raises `IllFormedId` or `IllFormedQueue` rather than write poison."""
+    """Encode an entry. Raises `IllFormedId` or `IllFormedQueue` rather than write poison."""
     keys.check_queue(entry.parent_queue)
     ids.check(entry.parent_id)
     ids.check(entry.child_id)
@@ -65,7 +65,7 @@ def encode(entry: Completion | Failure) -> bytes:
 
 
 def decode(entry: bytes) -> Entry:
-    """Read an entry; what cannot be read is `Poison` with its reason, never an exception."""
+    """Decode an entry; one that cannot be decoded is `Poison` with the reason, never an exception."""
     failure = entry.startswith(NUL)
     fields = entry.split(NUL, 6 if failure else 3)
     if len(fields) < (7 if failure else 4):
@@ -89,6 +89,6 @@ def decode(entry: bytes) -> Entry:
 
 
 def signal_death(queue: str, id: str, link: ParentLink, error: bytes) -> Steps[None]:
-    """Put a fail entry for a dead inner node into its own queue's outbox, so that its death climbs. One round trip."""
+    """Put a fail entry for a dead inner node into its own queue's outbox, to fail the level above. One round trip."""
     entry = encode(Failure(link.queue or queue, link.id, id, link.policy, error))
     yield from command("RPUSH", [keys.queue_key(queue, "flow:outbox")], [entry], lambda reply: reply)

@@ -2,9 +2,10 @@
 
     outbox   [a, b, c]          read up to a batch, nothing removed
     deliver  a → 1, b → 1       one call an entry, on the parent's slot, in order
-    trim     [c]                exactly the unbroken run that was delivered
+    trim     [c]                exactly the unbroken run of delivered entries
 
-A crash between delivery and trim delivers again; the first record wins in the parent's hashes, so it counts once.
+Delivery is at least once: after a crash before the trim, the next pass delivers again. It counts once, because the
+parent's hashes keep the first record.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Swept:
     Attributes:
         promoted: due jobs moved to pending.
         delivered: outbox entries delivered and trimmed.
-        blocked_by: the poison entry the pass stopped at, if any; the entries behind it wait.
+        blocked_by: the poison entry at which the pass stopped, if any; the entries behind it wait.
     """
 
     promoted: int
@@ -43,22 +44,22 @@ class Swept:
 
 @dataclass(eq=False)
 class Pump:
-    """The sweep of one queue: by hand with `.sweep()`, or on a thread with `with pump:`.
+    """Sweeps one queue: by hand with `.sweep()`, or on a thread with `with pump:`.
 
-    A queue with cross-queue children, or with inner nodes of a tree, needs one for its parents to be released; without
-    one the signals wait in the outbox, durable: delayed, not lost. One is enough: of two at once, each would trim as
-    many entries as it delivered, some of them the other's.
+    A queue with cross-queue children, or with inner nodes of a tree, needs one for the parents to be released; without
+    it the signals wait in the outbox, delayed but not lost. Run only one: of two at once, each would trim as many
+    entries as it delivered, even entries that the other has yet to deliver.
 
     Args:
         server: where the queue lives.
         queue: whose outbox is drained and whose due work is promoted.
         tick_ms: milliseconds between two passes of the thread, 1 or more.
-        batch: entries read, and jobs promoted, in a pass; 1 or more.
+        batch: the most entries read, and jobs promoted, per pass; 1 or more.
 
     Attributes:
-        last_error: what the thread's last pass raised; None once a pass went through.
-        blocked_by: the poison entry the thread's last pass that went through stopped at; None when it was delivered, or
-            taken away.
+        last_error: what the thread's last pass raised; None if it raised nothing.
+        blocked_by: the poison entry at which the thread's last pass without an error stopped; None once it is delivered
+        or removed.
 
     Raises:
         BadArgument, IllFormedQueue: when made.
@@ -83,10 +84,10 @@ class Pump:
     def sweep(self) -> Steps[Swept]:
         """One pass: promote due work and read the outbox, deliver in order, trim what was delivered.
 
-        2 + n round trips for n entries, one less when none was delivered, one more for each death that climbs.
+        2 + n round trips for n entries, one less if none was delivered, one more for each death that climbs.
 
         Raises:
-            ReplyLost, Unreachable: nothing is trimmed; the next pass delivers again, which counts once.
+            ReplyLost, Unreachable: nothing is known to be trimmed; the next pass delivers again, and it counts once.
         """
         outbox_key = keys.queue_key(self.queue, "flow:outbox")
         head = command("LRANGE", [outbox_key], [b"0", b"%d" % (self.batch - 1)], _entries)
@@ -104,7 +105,7 @@ class Pump:
         return Swept(promoted, delivered, blocked)
 
     def _deliver(self, raw: bytes, entry: Entry) -> Steps[Poison | None]:
-        """Deliver one entry on its parent's slot; the poison it turned out to be, or None."""
+        """Deliver one entry on its parent's slot; returns it as poison if it cannot be delivered, else None."""
         if isinstance(entry, Poison):
             return entry
         try:
@@ -113,13 +114,13 @@ class Pump:
             else:
                 yield from self._deliver_death(entry)
         except (ReplyLost, Unreachable):
-            raise  # a reply that never came is not poison: the entry stays where it is
+            raise  # a lost reply does not make it poison: the entry stays where it is
         except EmqError as error:
             return Poison(raw, str(error))
         return None
 
     def _deliver_death(self, entry: Failure) -> Steps[None]:
-        """Apply a death's policy; where the parent dies of it and has a parent itself, the death climbs a level."""
+        """Apply a death's policy; if the parent dies too and has a parent itself, the death climbs a level."""
         deliver = transitions.flow_fail_deliver(
             entry.parent_queue, entry.parent_id, entry.child_id, entry.error, entry.policy
         )
@@ -135,7 +136,7 @@ class Pump:
     # --- the thread -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the thread: a pass at once, then one every tick. It outlives errors and poison, shows and logs them."""
+        """Start the thread: one pass at once, then one per tick. It survives errors and poison, shows and logs them."""
         if self._thread is not None:
             return
         self._stop.clear()
@@ -143,7 +144,7 @@ class Pump:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread after its pass; what the last pass raised is raised here, once."""
+        """Stop the thread after its current pass; raises what its last pass raised, once."""
         if self._thread is None:
             return
         self._stop.set()
@@ -157,13 +158,13 @@ class Pump:
         while True:
             try:
                 self._note(self.sweep().blocked_by, None)
-            except Exception as error:  # the thread outlives every error; stop() raises that of the last pass
+            except Exception as error:  # the thread survives every error; stop() raises the last pass's
                 self._note(self.blocked_by, error)
             if self._stop.wait(min(self.tick_ms / 1000, threading.TIMEOUT_MAX)):
                 return
 
     def _note(self, blocked_by: Poison | None, error: Exception | None) -> None:
-        """Keep how a pass of the thread ended, and log what is new about it."""
+        """Record how a pass of the thread ended, and log what is new."""
         if error is not None and repr(error) != repr(self.last_error):
             logger.warning("The Pump of %s met an error and goes on: %s", self.queue, error)
         if error is None and self.last_error is not None:
@@ -184,7 +185,7 @@ class Pump:
             return
         try:
             self.stop()
-        except Exception:  # the body's own error is the one to hear of
+        except Exception:  # the body's own error matters more
             return
 
 

@@ -1,6 +1,6 @@
-"""A snapshot is everything a keyspace holds at one moment: captured, compared, and put back.
+"""A snapshot is everything a keyspace holds at one moment. It can be captured, compared and restored.
 
-The server's time is kept beside it and takes no part in equality. What the keys mean is read in `emqkit.keyspace`.
+It also carries the server's time, which equality ignores. `emqkit.keyspace` reads what the keys mean.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """A plain set, or a type the protocol does not use; only somebody else's key is one."""
+    """A plain set, or another type the protocol does not use; only foreign keys have it."""
 
     members: tuple[bytes, ...]
     type: str = "set"
@@ -91,11 +91,11 @@ Value = Text | Hash | Items | Ranked | Members
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """The contents of a keyspace, sorted by key; hashable, equal when the contents are.
+    """The contents of a keyspace, sorted by key; hashable, and equal when the contents are.
 
     Attributes:
         entries: (key, value) pairs in byte order of the keys.
-        now: the server's time at the capture, unix milliseconds; not part of equality.
+        now: the server's time at the capture, unix milliseconds; ignored by equality.
     """
 
     entries: tuple[tuple[bytes, Value], ...] = ()
@@ -117,23 +117,23 @@ class Snapshot:
         return self.keys.get(key)
 
     def unlike(self, other: Snapshot) -> list[bytes]:
-        """The keys that hold something else in the other snapshot, in byte order."""
+        """The keys whose values differ in the other snapshot, in byte order."""
         theirs = other.keys
         gone = [key for key in theirs if key not in self.keys]
         return sorted([key for key, value in self.entries if theirs.get(key) != value] + gone)
 
     def hash(self, key: bytes) -> Mapping[bytes, bytes]:
-        """A hash's fields; empty when the key is missing or is no hash."""
+        """A hash's fields; empty if the key is missing or not a hash."""
         value = self.value(key)
         return dict(value.fields) if isinstance(value, Hash) else {}
 
     def ranked(self, key: bytes) -> Mapping[bytes, float]:
-        """A sorted set's members with their scores; empty when the key is missing or is no sorted set."""
+        """A sorted set's members with their scores; empty if the key is missing or not a sorted set."""
         value = self.value(key)
         return dict(value.members) if isinstance(value, Ranked) else {}
 
     def items(self, key: bytes) -> tuple[bytes, ...]:
-        """A list's items; empty when the key is missing or is no list."""
+        """A list's items; empty if the key is missing or not a list."""
         value = self.value(key)
         return value.items if isinstance(value, Items) else ()
 
@@ -153,7 +153,7 @@ class Snapshot:
 
 
 class Timeline:
-    """What keys held over time, each value once; its snapshots are places on it, and built only when looked at.
+    """The values of keys over time, each stored once; its snapshots are places on it, built only on demand.
 
     Args:
         start: the first place.
@@ -168,7 +168,7 @@ class Timeline:
         self.end: Snapshot = _Place(self, 0, start.now)
 
     def move(self, values: Mapping[bytes, Value | None], now: int) -> Snapshot:
-        """Go on to a new place, where these keys hold these values (None: the key is gone) and the clock says `now`."""
+        """Add a place, where these keys have these values (None: the key is gone) and the time is `now`; returns it."""
         place = len(self._changed)
         changed = []
         for key, value in values.items():
@@ -186,7 +186,7 @@ class Timeline:
         return self.end
 
     def known(self) -> list[bytes]:
-        """Every key that holds something at the end."""
+        """Every key that exists at the last place."""
         return [key for key, (_, held) in self._values.items() if held[-1] is not None]
 
     def at(self, key: bytes, place: int) -> Value | None:
@@ -201,14 +201,14 @@ class Timeline:
         return tuple((key, value) for key, value in found if value is not None)
 
     def changed(self, one: int, other: int) -> list[bytes]:
-        """The keys that hold something else at one place than at the other, in byte order."""
+        """The keys whose values differ between two places, in byte order."""
         first, last = sorted((one, other))
         keys = {key for changed in self._changed[first + 1 : last + 1] for key in changed}
         return sorted(key for key in keys if self.at(key, first) != self.at(key, last))
 
 
 def _sharing(old: Value | None, new: Value | None) -> Value | None:
-    """The new value made of the old one's parts where they are equal, so that a big set is not kept once a step."""
+    """The new value, sharing its parts with the old one where they are equal, so a big set is not copied every step."""
     if isinstance(old, Ranked) and isinstance(new, Ranked):
         ranked = {member: member for member in old.members}
         return Ranked(tuple(ranked.get(member, member) for member in new.members))
@@ -261,7 +261,7 @@ def capture(server: Runner, pattern: bytes = EVERYTHING) -> Snapshot:
 
 
 def capture_call(pattern: bytes = EVERYTHING) -> Call[Reply]:
-    """The call that captures, to travel in a flush with others; `read_capture` reads its reply."""
+    """The call that captures, for use in a flush with others; `read_capture` reads its reply."""
     return _tool("capture", [pattern])
 
 
@@ -274,7 +274,7 @@ def read_capture(reply: Reply) -> Snapshot:
 
 @dataclass(frozen=True)
 class Found:
-    """What a look at some keys found: their values, None for a missing one, the time, and how many keys there are."""
+    """The reply to `look_call`: the keys' values (None: missing), the time, and how many keys the database has."""
 
     values: Mapping[bytes, Value | None]
     now: int
@@ -282,7 +282,7 @@ class Found:
 
 
 def look_call(keys: Iterable[bytes]) -> Call[Found]:
-    """The call that reads these keys, and how many there are in the database, in one atomic step."""
+    """The call that reads these keys, and counts all keys of the database, in one atomic step."""
 
     def refusal(error: ErrorReply) -> EmqError:
         return Refused("look", error.code, error.text)
@@ -313,7 +313,7 @@ def _int(reply: Reply) -> int:
 
 
 def value_of(kind: str, contents: list[bytes]) -> Value:
-    """The value of a key of this type, from its contents as a flat list of items or pairs."""
+    """Build the value of a key of this type from its contents, a flat list of items or pairs."""
     pairs = list(zip(contents[::2], contents[1::2], strict=False))
     if kind == "string":
         return Text(contents[0])
@@ -330,9 +330,9 @@ def restore(server: Runner, snapshot: Snapshot, *, current: Snapshot | None = No
     """Make the server hold exactly this snapshot. One round trip.
 
     Args:
-        server: a private one: everything of the protocol on it that the snapshot lacks is deleted.
-        snapshot: what it shall hold.
-        current: what it is known to hold; then only the keys that differ are written.
+        server: a private one: every key of the protocol that the snapshot lacks is deleted.
+        snapshot: what it should hold.
+        current: what it is known to hold; if given, only the keys that differ are written.
     """
     call = restore_call(snapshot, current)
     (reply,) = server.round_trip(Flush((call,)))
@@ -341,7 +341,7 @@ def restore(server: Runner, snapshot: Snapshot, *, current: Snapshot | None = No
 
 
 def restore_call(snapshot: Snapshot, current: Snapshot | None = None) -> Call[Reply]:
-    """The call that restores, to travel in a flush with others. The arguments are those of `restore`."""
+    """The call that restores, for use in a flush with others. The arguments are those of `restore`."""
     args: list[bytes] = [EVERYTHING if current is None else b""]
     held: Mapping[bytes, Value] = {} if current is None else current.keys
     for name in held.keys() - snapshot.keys.keys():
@@ -354,7 +354,7 @@ def restore_call(snapshot: Snapshot, current: Snapshot | None = None) -> Call[Re
 
 
 def flat(value: Value) -> Iterator[bytes]:
-    """What a value holds, as one list of items or pairs: a sorted set's scores stand before their members."""
+    """A value as a flat list of items or pairs; in a sorted set each score precedes its member."""
     if isinstance(value, Text):
         yield value.value
     elif isinstance(value, Hash):
@@ -370,7 +370,7 @@ def flat(value: Value) -> Iterator[bytes]:
 
 
 def score_text(score: float) -> bytes:
-    """A score as the server writes it: whole numbers without a point."""
+    """A score as the server writes it: whole numbers without a decimal point."""
     return b"%d" % score if score.is_integer() else repr(score).encode()
 
 
@@ -384,8 +384,8 @@ class Change:
     Attributes:
         key: which key.
         part: which hash field, set member or list position (as digits); None for a string key.
-        before: its value or score before, None when it was not there.
-        after: its value or score after, None when it is gone.
+        before: its value or score before, None if it was missing.
+        after: its value or score after, None if it is gone.
     """
 
     key: bytes
@@ -402,9 +402,9 @@ class Change:
 
 
 def diff(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
-    """What changed, key by key in byte order, part by part; empty when nothing did.
+    """What changed, key by key in byte order, part by part; empty if nothing did.
 
-    A list that lost its head and gained a tail says just that: positions count in the list they belong to.
+    A list that lost its head and gained a tail shows just that: each position counts in its own list, old or new.
     """
     changes: list[Change] = []
     for key in before.unlike(after):
@@ -424,7 +424,7 @@ def diff(before: Snapshot, after: Snapshot) -> tuple[Change, ...]:
 
 
 def _parts(value: Value | None) -> dict[bytes | None, bytes]:
-    """What a value holds by its parts, as a `Change` names them; nothing for a key that is not there."""
+    """A value by its parts, as a `Change` names them; empty for a missing key."""
     if value is None:
         return {}
     if isinstance(value, Text):

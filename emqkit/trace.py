@@ -1,15 +1,15 @@
-"""A trace is what an operation did: each round trip, each call in it, and the keyspace before and after.
+"""A trace records what an operation did: each round trip, each call in it, and the keyspace before and after.
 
-Everything a learner sees is a pure function of a trace. Two ways to have one:
+Everything a learner sees is a pure function of a trace. There are two ways to get one:
 
     trace = Trace.of(flows.add.program("orders", flow), server)       # one operation; its error is kept, not raised
-    with record(server) as trace:                                     # whatever runs meanwhile
+    with record(server) as trace:                                     # everything that runs in the block
         claim = jobs.claim("orders")
         jobs.complete("orders", claim)
 
-While a trace is taken the calls of a flush run one by one, with a look at the keyspace between: a flush is no atom, so
-this is one of the orders that may happen anyway. MULTI … EXEC stays one step. A look reads the keys that were written
-since the last one, and everything only where a server does not tell which those are.
+While recording, the calls of a flush run one by one, with a look at the keyspace after each. A flush is not atomic, so
+this order is possible anyway. MULTI … EXEC stays one step. A look reads the keys written since the last one, or
+everything if the server does not tell which keys those are.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["CallRecord", "Step", "Trace", "record"]
 
 @dataclass(frozen=True)
 class CallRecord:
-    """One call, its raw reply, and the keyspace around it; `scripts` where it ran with another set than its trace's."""
+    """One call, its raw reply, and the keyspace before and after; `scripts` if its set is not that of the trace."""
 
     call: Call[Any]
     reply: Reply
@@ -53,15 +53,15 @@ class Step:
     """One round trip.
 
     Attributes:
-        operation: whose it is, such as `flows.add`.
+        operation: the operation it belongs to, such as `flows.add`.
         run: which of the trace's operations, counted from 0 in the order they started.
         number: which round trip of that operation, counted from 1.
         flush: what was sent.
         calls: what each call did.
-        lost: the error, when the replies did not all come.
-        mark: for what nobody sent, a crash or a lapsed lease in a history: the sentence that says so; no calls then.
-        host: the lines of the operation that sent it, the outermost first; empty where nobody looked.
-        fault: of a mark, what kind: `crash`, `lapse` and so on; empty for another.
+        lost: the error, if not all replies came.
+        mark: for an event without calls, such as a crash or a lapsed lease in a history: its sentence.
+        host: the lines of the operation that sent it, outermost first; empty if not recorded.
+        fault: the kind of a mark that is a fault, such as `crash` or `lapse`; empty otherwise.
     """
 
     operation: str
@@ -92,7 +92,7 @@ class Trace:
         program: the operation with its arguments (`Trace.of` only).
         result: what the operation returned (`Trace.of` only).
         error: the exception it raised instead, or None (`Trace.of` only).
-        payloads: (id, payload) of jobs that are known from elsewhere (`Trace.assembled` only): what to call them.
+        payloads: (id, payload) of jobs known from elsewhere, to name them by (`Trace.assembled` only).
     """
 
     payloads: tuple[tuple[str, bytes], ...] = ()
@@ -117,20 +117,20 @@ class Trace:
     def of(
         cls, program: Program[Any], server: Server, *, stop_after: int | None = None, pattern: bytes = EVERYTHING
     ) -> Trace:
-        """Run a program on a server and return its trace; what it raised is in `.error`.
+        """Run a program on a server and return its trace; if it raised, the exception is in `.error`.
 
         Args:
             program: `flows.add.program("orders", flow)`.
-            server: where it runs; what else happens there meanwhile is seen too.
-            stop_after: end it after this many calls, 0 or more, as a crash of its host would; `.error` is `Stopped`
-                then. A place between two calls of one flush counts.
-            pattern: which keys are looked at, a glob.
+            server: where it runs; other changes made there meanwhile show up too.
+            stop_after: stop it after this many calls, 0 or more, as if its host had crashed; `.error` is then
+            `Stopped`. It can stop between two calls of one flush.
+            pattern: which keys to record, a glob.
 
         Raises:
-            BadArgument: `program` is no program (but what the operation answered, say), or `stop_after` no number.
+            BadArgument: `program` is not a program (but, say, the operation's result), or `stop_after` is not a number.
         """
         if not isinstance(program, Program):
-            why = f"is {type(program).__name__}, not a program: write flows.add.program(…), which runs it here"
+            why = f"is {type(program).__name__}, not a program: pass flows.add.program(…), which has not run yet"
             raise BadArgument("program", program, why)
         if stop_after is not None:
             whole("stop_after", stop_after, at_least=0, unit="calls")
@@ -152,7 +152,7 @@ class Trace:
         steps: Iterable[Step],
         payloads: Iterable[tuple[str, bytes]] = (),
     ) -> Trace:
-        """A trace of steps that are known already: how a history that was explored becomes one."""
+        """Make a trace of existing steps; this is how an explored history becomes one."""
         trace = cls.__new__(cls)
         trace.payloads = tuple(payloads)
         trace.scripts = scripts
@@ -193,7 +193,7 @@ class Trace:
             self._touched.close()
 
     def watch(self, operation: str, steps: Steps[Any]) -> Callable[[Flush[Any]], tuple[Reply, ...]]:
-        """The recorder's side: hand out what makes, and notes, the round trips of one operation."""
+        """Return the function that makes and records the round trips of one operation (the `Recorder` protocol)."""
         with self._lock:
             run, self._runs = self._runs, self._runs + 1
         number = 0
@@ -210,7 +210,7 @@ class Trace:
         self, operation: str, run: int, number: int, flush: Flush[Any], host: tuple[Spot, ...]
     ) -> tuple[Reply, ...]:
         for call in flush.calls:
-            self._server.script(call)  # a call that fits no script is refused with nothing of the flush sent
+            self._server.script(call)  # refuse a call that fits no script before any of the flush is sent
         first = before = self._look(only_if_touched=True)
         records: list[CallRecord] = []
         parts = [flush] if flush.atomic else [Flush((call,)) for call in flush.calls]
@@ -232,7 +232,7 @@ class Trace:
         return tuple(record.reply for record in records)
 
     def _look(self, *, only_if_touched: bool = False) -> Snapshot:
-        """The keyspace now; `only_if_touched`, as it was last seen if nothing was written since."""
+        """The keyspace now; with `only_if_touched`, as last seen if nothing was written since."""
         assert self._touched is not None, "a trace looks while it records"
         touched = self._touched.take()
         if touched is None:
@@ -243,8 +243,8 @@ class Trace:
         reply, *setting = self._server.round_trip(Flush((call, *self._touched.asks)))
         found = call.read(reply)
         seen = self._timeline.move(found.values, found.now)
-        # The setting may have been changed meanwhile; and some keys go without a word: by FLUSHALL, and on the fake
-        # server when they expire.
+        # The setting may have been changed meanwhile; and some keys vanish without a notification: by FLUSHALL, and on
+        # the fake server when they expire.
         if self._touched.mends(setting) or found.count < self._timeline.count:
             return self._look_at_everything()
         return seen
@@ -256,7 +256,7 @@ class Trace:
     def _look_again(self, ran: Flush[Any]) -> Snapshot:
         try:
             return self._look()
-        except Unreachable as error:  # of the look only: the calls before it were sent and answered
+        except Unreachable as error:  # only the look failed: the calls before it were sent and answered
             raise ReplyLost(error.url, ", ".join(call.verb for call in ran.calls)) from error
 
     def __len__(self) -> int:
@@ -272,6 +272,6 @@ class Trace:
 
 @contextmanager
 def record(server: Server, *, pattern: bytes = EVERYTHING) -> Iterator[Trace]:
-    """Record every operation that runs on this server object until the block ends; the trace can be read meanwhile."""
+    """Record every operation run through this server object until the block ends; the trace is readable meanwhile."""
     with Trace(server, pattern).listening() as trace:
         yield trace

@@ -1,7 +1,7 @@
 """One typed function for each Lua file: its arguments become a `Call`, its reply a value or an error.
 
-Nothing here decides anything; the host operations in `jobs`, `flows` and `pump` do. Every id and queue goes through
-the key builder, so an ill-formed one raises here, before any wire. Times are whole milliseconds.
+The decisions are made by the host operations in `jobs`, `flows` and `pump`, not here. Every id and queue goes through
+the key builder, so an ill-formed one raises here, before anything is sent. Times are whole milliseconds.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ Policy = Literal["fp", "id"]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A job handed out under a lease: settle it with this token, or lose it when the lease lapses.
+    """A job handed out under a lease: settle it with this token before the lease lapses, or lose it.
 
     Attributes:
         queue: where it was claimed.
         id: the job.
-        payload_bytes: what it carries; empty for an id that stood in pending without a row.
-        token: the fencing token, 1 at the first claim; it grows with every claim of the job.
+        payload_bytes: its payload; empty for an id that was in pending without a row.
+        token: the fencing token, 1 for the first claim; it grows with every claim of the job.
     """
 
     queue: str
@@ -56,7 +56,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class ParentLink:
-    """What a child's row says of its parent: which id, in which queue (None: the child's own), and the policy."""
+    """The link on a child's row to its parent: its id, its queue (None: the child's own), and the policy."""
 
     id: str
     queue: str | None = None
@@ -116,7 +116,7 @@ def _stale(queue: str, id: str, token: int) -> Callable[[ErrorReply], EmqError |
 
 
 def enqueue(queue: str, id: str, payload: bytes) -> Call[bool]:
-    """Land a job in pending; False when its row exists already."""
+    """Land a job in pending; False if its row already exists."""
     return _script(
         "enqueue",
         [keys.job(queue, id), keys.queue_key(queue, "pending")],
@@ -141,7 +141,7 @@ def schedule(queue: str, id: str, payload: bytes, mode: Literal["in", "at"], ms:
 
 
 def claim(queue: str, lease_ms: int) -> Call[Claim | None]:
-    """Pop the smallest pending id under a lease; None when nothing is pending."""
+    """Pop the smallest pending id under a lease; None if nothing is pending."""
 
     def read(reply: Reply) -> Claim | None:
         if reply == ():
@@ -152,7 +152,7 @@ def claim(queue: str, lease_ms: int) -> Call[Claim | None]:
         if not isinstance(id, bytes) or not isinstance(payload, bytes | None):
             raise TypeError(f"expected id and payload from claim, not {reply!r}")
         token = int(attempts) if isinstance(attempts, bytes | int) else 0
-        return Claim(queue, to_text(id), payload or b"", token)  # an id that had no row has no payload either
+        return Claim(queue, to_text(id), payload or b"", token)  # an id without a row has no payload either
 
     return _script(
         "claim",
@@ -163,7 +163,7 @@ def claim(queue: str, lease_ms: int) -> Call[Claim | None]:
 
 
 def complete(queue: str, id: str, token: int, parent: ParentLink | None, result: bytes) -> Call[bool]:
-    """Retire a claimed job; False when it has no row. A flow child also counts for its parent, or signals to it."""
+    """Retire a claimed job; False if it has no row. A flow child also counts for its parent, or leaves it a signal."""
     key_list = [keys.queue_key(queue, "active"), keys.job(queue, id)]
     args: tuple[bytes, ...] = _bytes(id, token, keys.base(queue))
     if parent is not None and parent.queue is None:
@@ -182,7 +182,7 @@ def complete(queue: str, id: str, token: int, parent: ParentLink | None, result:
 def retry(
     queue: str, id: str, token: int, delay_ms: int, max_attempts: int, error: bytes, parent: ParentLink | None
 ) -> Call[Literal["scheduled", "dead"]]:
-    """Settle a claim as failed: schedule it again, or dead once attempts reach the maximum, with its child's policy."""
+    """Settle a claim as failed: schedule the job again, or mark it dead at `max_attempts` and apply its policy."""
     key_list = [
         keys.queue_key(queue, "active"),
         keys.queue_key(queue, "schedule"),
@@ -206,7 +206,7 @@ def retry(
 
 
 def promote(queue: str, limit: int) -> Call[int]:
-    """Move up to `limit` due jobs from schedule to pending; how many."""
+    """Move up to `limit` due jobs from schedule to pending; returns how many."""
     return _script(
         "promote",
         [keys.queue_key(queue, "schedule"), keys.queue_key(queue, "pending")],
@@ -216,14 +216,14 @@ def promote(queue: str, limit: int) -> Call[int]:
 
 
 def reap(queue: str) -> Call[int]:
-    """Put up to 100 jobs whose lease lapsed back into pending; how many. Their attempts stay."""
+    """Put up to 100 jobs whose lease lapsed back into pending; returns how many. Their attempts stay."""
     return _script(
         "reap", [keys.queue_key(queue, "active"), keys.queue_key(queue, "pending")], _bytes(keys.base(queue)), _number
     )
 
 
 def extend_lock(queue: str, id: str, token: int, lease_ms: int) -> Call[int]:
-    """Push a claim's lease deadline to server now + `lease_ms`; 1, or -1 when the job is gone."""
+    """Extend a claim's lease to server now + `lease_ms`; 1, or -1 if the job is gone."""
     return _script(
         "extend_lock",
         [keys.queue_key(queue, "active"), keys.job(queue, id)],
@@ -234,7 +234,7 @@ def extend_lock(queue: str, id: str, token: int, lease_ms: int) -> Call[int]:
 
 
 def extend_locks(queue: str, lease_ms: int, claims: Sequence[tuple[str, int]]) -> Call[tuple[str, ...]]:
-    """Extend many (id, token) pairs under one clock read; the ids that were not, in argument order."""
+    """Extend the leases of many (id, token) pairs by one clock reading; the ids not extended, in argument order."""
     pairs: list[str | int] = []
     for id, token in claims:
         keys.job(queue, id)
@@ -249,7 +249,7 @@ def extend_locks(queue: str, lease_ms: int, claims: Sequence[tuple[str, int]]) -
 
 
 def reprocess(queue: str, id: str) -> Call[int]:
-    """Put a dead job back into pending, its attempts kept; 1, or -1 when it is gone."""
+    """Put a dead job back into pending, its attempts kept; 1, or -1 if it is gone."""
     return _script(
         "reprocess",
         [keys.job(queue, id), keys.queue_key(queue, "dead"), keys.queue_key(queue, "pending")],
@@ -260,7 +260,7 @@ def reprocess(queue: str, id: str) -> Call[int]:
 
 
 def remove_job(queue: str, id: str, dedup_id: str = "") -> Call[int]:
-    """Take a job out of every set and delete its row and logs; 1, or -1 when it is gone."""
+    """Take a job out of every set and delete its row and logs; 1, or -1 if it is gone."""
     return _script(
         "remove_job",
         [
@@ -284,7 +284,7 @@ def enqueue_flow(
     children: Sequence[tuple[str, bytes]],
     policies: Sequence[Policy] | None = None,
 ) -> Call[int]:
-    """Land a whole same-queue flow in one step: children claimable, parent held, counter set; how many children."""
+    """Land a whole same-queue flow in one step: children claimable, parent held, counter set; returns how many."""
     args: list[str | bytes | int] = [parent_id, payload, len(children)]
     for child_id, child_payload in children:
         args += [child_id, child_payload]
@@ -303,7 +303,7 @@ def enqueue_flow(
 
 
 def hold_parent(queue: str, id: str, payload: bytes, n: int, link: ParentLink | None = None) -> Call[bool]:
-    """Land a parent held, its counter at `n`; `link` says whose child it is itself, for a set that takes it."""
+    """Land a parent held, its counter at `n`; `link` is the link to its own parent, for a set that takes one."""
     above = () if link is None else _bytes(link.id, link.queue or "", link.policy)
     return _script(
         "hold_parent",
@@ -317,7 +317,7 @@ def hold_parent(queue: str, id: str, payload: bytes, n: int, link: ParentLink | 
 def enqueue_flow_child(
     queue: str, id: str, payload: bytes, parent_id: str, parent_queue: str | None, policy: Policy | None = None
 ) -> Call[bool]:
-    """Land one child claimable in its own queue; `parent_queue` is None when it is the parent's own."""
+    """Land one child claimable in its own queue; `parent_queue` is None if the parent is in the same one."""
     return _script(
         "enqueue_flow_child",
         [keys.job(queue, id), keys.queue_key(queue, "pending")],
@@ -328,7 +328,7 @@ def enqueue_flow_child(
 
 
 def flow_deliver(parent_queue: str, parent_id: str, child_id: str, result: bytes) -> Call[bool]:
-    """Deliver a cross-queue child's completion on its parent's slot; counts once however often it is delivered."""
+    """Deliver a cross-queue child's completion on its parent's slot; idempotent: however often, it counts once."""
     keys.job(parent_queue, child_id)
     return _script(
         "flow_deliver",
@@ -343,7 +343,7 @@ def flow_deliver(parent_queue: str, parent_id: str, child_id: str, result: bytes
 
 
 def flow_fail_deliver(parent_queue: str, parent_id: str, child_id: str, error: bytes, policy: str) -> Call[bool]:
-    """Deliver a child's death on its parent's slot and apply its policy, once however often it is delivered."""
+    """Deliver a child's death on its parent's slot and apply its policy; idempotent, like `flow_deliver`."""
     keys.job(parent_queue, child_id)
     return _script(
         "flow_fail_deliver",
@@ -362,14 +362,14 @@ def flow_fail_deliver(parent_queue: str, parent_id: str, child_id: str, error: b
 
 
 def native_complete(queue: str, id: str, token: int, key_list: Sequence[bytes], args: Sequence[bytes]) -> Call[bool]:
-    """The line of `EMQ.COMPLETE`: its keys and what follows them, as given."""
+    """The line of `EMQ.COMPLETE` with these keys and arguments."""
     return _script("native_complete", key_list, args, _flag, _native("EMQ.COMPLETE", queue, id, token))
 
 
 def native_fail(
     queue: str, id: str, token: int, key_list: Sequence[bytes], args: Sequence[bytes]
 ) -> Call[Literal["scheduled", "dead"]]:
-    """The line of `EMQ.FAIL`: its keys and what follows them, as given."""
+    """The line of `EMQ.FAIL` with these keys and arguments."""
     return _script("native_fail", key_list, args, _outcome, _native("EMQ.FAIL", queue, id, token))
 
 

@@ -1,13 +1,13 @@
 """An operation is a generator of round trips: it yields what goes on the wire and receives the replies.
 
-The same text runs for real (`run`), is traced (`emqkit.trace`) and is explored (`emqkit.sim`). Four small types do it:
+The same code runs for real (`run`), is traced (`emqkit.trace`) and is explored (`emqkit.sim`). There are four types:
 
-* `Call` — one command or one script call: what the server does in one indivisible step.
-* `Flush` — several calls in one write. Not atomic: others may run between them, and a prefix may be all that happens.
-* `operation` — turns a generator method into one that runs when called, and can still be had unrun.
+* `Call` — one command or one script call, which the server runs atomically.
+* `Flush` — several calls in one write. Not atomic: other calls may run in between, and perhaps only a prefix runs.
+* `operation` — a generator method that runs when called; you can also get it without running it.
 * `Program` — an operation with its arguments, not yet started: hashable, restartable, replayable from its replies.
 
-Inside a flush no call relies on an earlier one having succeeded: after an error reply the later calls still run.
+No call of a flush may rely on the success of an earlier one: after an error reply the later calls still run.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ P = ParamSpec("P")
 
 @dataclass(frozen=True, slots=True)
 class ErrorReply:
-    """An error as the server sent it: a value, not an exception. `code` is its first word, such as `EMQSTALE`."""
+    """An error reply, as a value and not an exception. `code` is its first word, such as `EMQSTALE`."""
 
     code: str
     text: str
@@ -56,7 +56,7 @@ class ErrorReply:
         return f"{self.code} {self.text}".rstrip()
 
 
-# A reply as RESP2 carries it; a status reply is bytes, since redis-py cannot tell the two apart.
+# A RESP2 reply; a status reply is bytes too, since redis-py does not tell the two apart.
 Reply: TypeAlias = "int | bytes | ErrorReply | tuple[Reply, ...] | None"
 
 Kind = Literal["command", "script", "tool"]
@@ -64,14 +64,14 @@ Kind = Literal["command", "script", "tool"]
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One command or one script call; `value = yield from call` is its decoded reply, or raises its refusal.
+    """One command or one script call; `value = yield from call` gives its decoded reply, or raises its refusal.
 
     Attributes:
         verb: a command's name (`HMGET`), or a script's (`complete`).
         keys: the keys it declares. A command goes out as verb, keys, args.
         args: everything after the keys, as bytes.
         read: turns the reply into a value.
-        refusal: turns an error reply into the exception that says what it means here.
+        refusal: turns an error reply into an exception that says what it means.
         kind: `script` names a file of the server's script set, `tool` one of the kit's own helpers in `lua/tools`.
     """
 
@@ -89,15 +89,15 @@ class Call(Generic[T]):
         return self.read(reply)
 
     def value(self, reply: Reply) -> T | EmqError:
-        """The reply's value, with a refusal as a value too."""
+        """The decoded reply, or the refusal as a value."""
         return self.refusal(reply) if isinstance(reply, ErrorReply) else self.read(reply)
 
 
 @dataclass(frozen=True, slots=True)
 class Flush(Generic[T]):
-    """Several calls in one write; `values = yield from flush` gives one value a call, refusals among them as values.
+    """Several calls in one write; `values = yield from flush` gives one value per call; a refusal is a value too.
 
-    With `atomic` the calls go inside MULTI … EXEC and are one step to everybody else. An empty flush is not sent.
+    With `atomic` the calls go inside MULTI … EXEC and are one step to everyone else. An empty flush is not sent.
     """
 
     calls: tuple[Call[T], ...]
@@ -123,7 +123,7 @@ def command(verb: str, keys: Sequence[bytes], args: Sequence[bytes], read: Calla
 
 
 def pair(first: Call[T], second: Call[S]) -> Steps[tuple[T | EmqError, S | EmqError]]:
-    """Two calls of different kinds in one flush; their values, refusals as values."""
+    """Send two calls of different types in one flush; returns their values, refusals as values."""
     both: Flush[Any] = Flush((first, second))
     one, other = yield from both
     return one, other
@@ -134,14 +134,14 @@ def pair(first: Call[T], second: Call[S]) -> Steps[tuple[T | EmqError, S | EmqEr
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """A line of an operation's own code: the function, and the line in its file that waits for an answer."""
+    """A place in an operation's own code: the function, and the line in its file that waits for a reply."""
 
     code: CodeType
     line: int
 
 
 def path(steps: Steps[Any]) -> tuple[Spot, ...]:
-    """The lines at which an operation waits for its next replies, the outermost function first."""
+    """The lines at which an operation waits for its next replies, outermost function first."""
     spots = []
     generator: Any = steps
     while isinstance(generator, GeneratorType):
@@ -156,15 +156,15 @@ def path(steps: Steps[Any]) -> tuple[Spot, ...]:
 
 
 class Recorder(Protocol):
-    """Whoever wants to see each round trip of each operation run on a server."""
+    """Sees each round trip of each operation run on a server."""
 
     def watch(self, operation: str, steps: Steps[Any]) -> Callable[[Flush[Any]], tuple[Reply, ...]]:
-        """Called as an operation starts; what it returns makes the round trips of these steps."""
+        """Called when an operation starts; returns the function that makes its round trips."""
         ...
 
 
 class Runner(Protocol):
-    """What an operation needs of a server in order to run."""
+    """What an operation needs from a server in order to run."""
 
     @property
     def recorder(self) -> Recorder | None: ...
@@ -177,7 +177,7 @@ def run(server: Runner, steps: Steps[T], name: str = "") -> T:
 
     Raises:
         Unreachable: nothing of the round trip was sent. Raised inside the operation first, as is
-        ReplyLost: it was sent, and whether it took effect is not known.
+        ReplyLost: it was sent, and it is not known whether it took effect.
         EmqError: whatever the operation raises.
     """
     round_trip = server.round_trip if server.recorder is None else server.recorder.watch(name, steps)
@@ -200,7 +200,7 @@ def run(server: Runner, steps: Steps[T], name: str = "") -> T:
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[T]):
-    """How a program ended: with a value, or with the exception it raised."""
+    """How a program ended: with a value or with an exception."""
 
     value: T | None = None
     error: Exception | None = None
@@ -208,9 +208,9 @@ class Done(Generic[T]):
 
 @dataclass(frozen=True)
 class Program(Generic[T]):
-    """An operation with its arguments, not yet started: hashable, restartable, replayable from the replies it has had.
+    """An operation with its arguments, not yet started: hashable, restartable, replayable from its replies.
 
-    Its whole state at any moment is itself and the replies so far, so a simulator keeps no generators.
+    Its whole state at any moment is the program and its replies so far, so the explorer keeps no generators.
     """
 
     function: Callable[..., Steps[T]]
@@ -228,13 +228,13 @@ class Program(Generic[T]):
         return self.function(self.owner, *self.args, **dict(self.kwargs))
 
     def run(self, server: Runner | None = None) -> T:
-        """Run it for real, on its owner's server unless another is given."""
+        """Run it for real, on its owner's server or the one given."""
         return run(self.owner.server if server is None else server, self.start(), self.name)
 
     def after(self, replies: Iterable[tuple[Reply, ...] | Exception]) -> Flush[Any] | Done[T]:
-        """What it does next after these replies: the next flush, or how it ended.
+        """What it does after these replies: the next flush, or how it ended.
 
-        An exception among the replies (`ReplyLost`) is raised inside it at that point.
+        An exception among the replies (`ReplyLost`) is raised inside the program at that point.
         """
         steps = self.start()
         try:
@@ -254,7 +254,7 @@ Prepare = Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]
 
 
 class BoundOperation(Generic[P, T]):
-    """An operation of one object: call it to run it; `.steps` and `.program` give it unrun."""
+    """An operation of one object: call it to run it; `.steps` and `.program` give it without running it."""
 
     def __init__(self, owner: Any, function: Callable[..., Steps[T]], prepare: Prepare | None) -> None:
         functools.update_wrapper(self, function)
@@ -264,7 +264,7 @@ class BoundOperation(Generic[P, T]):
         self._prepare = prepare
 
     def program(self, *args: P.args, **kwargs: P.kwargs) -> Program[T]:
-        """The operation with these arguments, checked and complete (ids minted), not started."""
+        """The operation with these arguments, checked and complete (ids minted), but not started."""
         self.__signature__.bind(*args, **kwargs)  # a wrong call is a TypeError here, not at the first reply
         if self._prepare is None:
             return Program(self._function, self._owner, args, tuple(sorted(kwargs.items())))
@@ -272,7 +272,7 @@ class BoundOperation(Generic[P, T]):
         return Program(self._function, self._owner, given, tuple(sorted(named.items())))
 
     def steps(self, *args: P.args, **kwargs: P.kwargs) -> Steps[T]:
-        """The generator of its round trips, to be driven by hand or with `yield from`."""
+        """The generator of its round trips, for use by hand or with `yield from`."""
         return self.program(*args, **kwargs).start()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -283,7 +283,7 @@ class BoundOperation(Generic[P, T]):
 
 
 def _as_called(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature its caller sees: what comes back is the value, not the generator."""
+    """The signature that a caller sees: it returns the value, not the generator."""
     signature = inspect.signature(function)
     returns = signature.return_annotation
     if isinstance(returns, str) and returns.startswith("Steps[") and returns.endswith("]"):
@@ -293,17 +293,17 @@ def _as_called(function: Callable[..., Any]) -> inspect.Signature:
 
 @functools.lru_cache(maxsize=256)
 def _as_bound(function: Callable[..., Any]) -> inspect.Signature:
-    """The same without `self`; remembered, since an explorer binds an operation thousands of times."""
+    """The same without `self`; cached, since an explorer binds an operation thousands of times."""
     signature = _as_called(function)
     return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 class operation(Generic[S, P, T]):
-    """Turn a generator method of an object that has a `server` into one that runs when called.
+    """Turns a generator method of an object that has a `server` into one that runs when called.
 
     `jobs.claim("orders")` runs it, `jobs.claim.steps("orders")` is the generator, `jobs.claim.program("orders")` the
-    program. A function given to `@name.prepare` sees the arguments first and returns them complete: it may mint ids
-    and refuse; the operation itself takes all its input as arguments and reads no clock.
+    program. A function decorated with `@name.prepare` gets the arguments first and returns them complete: it may mint
+    ids, or refuse. The operation itself takes all its input as arguments and reads no clock.
     """
 
     def __init__(self, function: Callable[Concatenate[S, P], Steps[T]]) -> None:

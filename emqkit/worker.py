@@ -1,12 +1,12 @@
-"""A Worker claims the jobs of one queue, hands each to your handler, and settles what comes of it.
+"""A Worker claims the jobs of one queue, passes each to your handler, and settles it.
 
-    take back    reap lapsed leases, promote what is due
+    housekeeping reap lapsed leases, promote what is due
     claim        the smallest pending id; none: is the queue empty, paused, or only waiting?
     handle       your function, with the claim
     settle       complete with what it returned, or retry with the text of what it raised
 
-It is the host half of the protocol in a loop and decides nothing the server could; two of them share a queue safely.
-The only clock it reads is the one it waits by. Source: Flows dives 01 and 03.
+It runs the host half of the protocol in a loop and leaves every decision to the server that the server can make, so
+several Workers can share a queue safely. It reads no clock except to wait. Source: Flows dives 01 and 03.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Handler = Callable[[Claim], Data | None]
 """Your function: it gets the claim and returns the result (None: the job's own id), or raises."""
 
 Outcome = Literal["completed", "scheduled", "dead", "lost"]
-"""What became of a claim. `lost`: it was no longer ours to settle, since the job was gone or claimed again."""
+"""What became of a claim. `lost`: we could no longer settle it, since the job was gone or claimed again."""
 
 Ended = Literal["empty", "paused", "stopped"]
 
@@ -40,7 +40,7 @@ class Ran:
 
     Attributes:
         claim: what was claimed.
-        outcome: `completed`, `scheduled` (it failed and comes again), `dead` (it failed once too often) or `lost`.
+        outcome: `completed`, `scheduled` (it failed and will be retried), `dead` (its last attempt failed) or `lost`.
         error: what the handler raised, or None.
     """
 
@@ -55,7 +55,7 @@ class Worked:
 
     Attributes:
         completed, scheduled, dead, lost: how many claims ended in each `Outcome`.
-        reaped: lapsed leases taken back.
+        reaped: jobs with a lapsed lease, put back into pending.
         promoted: due jobs made claimable.
         ended: why it ended: the queue was `empty`, or `paused` with nothing to do, or `stop()` was called.
     """
@@ -76,25 +76,25 @@ class Worked:
 
 @dataclass(eq=False)
 class Worker:
-    """Works one queue: `emqkit.Worker(server, "orders", handler).run(until_empty=True)`.
+    """Works through one queue: `emqkit.Worker(server, "orders", handler).run(until_empty=True)`.
 
-    The handler's return value is the job's result; what it raises makes a retry with the error's text (an exception
-    made with bytes alone keeps them to the byte). A result that is neither text nor bytes counts as raised. What is no
-    `Exception`, such as KeyboardInterrupt, ends the run, and its claim is taken back once the lease lapses.
+    The handler's return value is the job's result. If it raises, the job is retried with the error's text; the bytes of
+    an exception whose only argument is bytes are kept as they are. A result that is neither text nor bytes counts as
+    an error. A BaseException such as KeyboardInterrupt ends the run, and the job is reaped once its lease lapses.
 
-    The lease is not extended meanwhile: let it outlast the handler, or let the handler call `jobs.extend_lock` with its
-    claim. If it lapses all the same and another worker claims the job, the settling here finds a stale token; that is
-    counted as `lost` and the run goes on.
+    The lease is not extended automatically: make it outlast the handler, or let the handler call `jobs.extend_lock`
+    with its claim. If it lapses anyway and another worker claims the job, settling it here meets a stale token; that
+    counts as `lost`, and the run goes on.
 
     Args:
         server: where the queue lives.
         queue: whose jobs are worked.
         handler: called with each claim.
-        lease_ms: how long a claim is this worker's, milliseconds, 1 or more.
-        max_attempts: how many claims a job gets in all before its failure is a death, 1 or more.
+        lease_ms: the length of a lease, milliseconds, 1 or more.
+        max_attempts: how many claims a job gets in all before a failure makes it dead, 1 or more.
         delay_ms: milliseconds until a failed job is due again, 0 or more.
-        poll_ms: milliseconds between two looks while there is nothing to claim, 1 or more.
-        sleep: waits so many seconds; left out, a wait that `stop()` cuts short.
+        poll_ms: milliseconds between two attempts while there is nothing to claim, 1 or more.
+        sleep: waits the given number of seconds; by default a wait that `stop()` cuts short.
 
     Raises:
         BadArgument, IllFormedQueue: when made.
@@ -124,12 +124,12 @@ class Worker:
 
         Args:
             until_empty: end once pending, active and schedule of the queue are all empty. Held parents do not count:
-                they wait for their children, not for a worker. What is scheduled, or claimed by somebody else, is
-                waited for. A paused queue that is not empty ends the run too, as `paused`, since only a `resume` can
-                change it. With False the worker serves until `stop()`, and through a pause.
+                they wait for their children, not for a worker. The run waits for jobs that are scheduled or claimed by
+                others. A paused queue that is not empty also ends the run, as `paused`, since only a `resume` changes
+                that. With False the worker serves until `stop()`, and through a pause.
 
         Raises:
-            ReplyLost, Unreachable: the server went away. A job in hand is taken back once its lease lapses.
+            ReplyLost, Unreachable: the server went away. A job in hand is reaped once its lease lapses.
         """
         jobs = Jobs(self.server)
         done: Counter[str] = Counter()
@@ -153,7 +153,7 @@ class Worker:
             self._stop.clear()
 
     def run_one(self) -> Ran | None:
-        """Claim one job, handle it and settle it; None when none was to be had. Takes back and promotes nothing."""
+        """Claim one job, handle it and settle it; None if there was none to claim. It neither reaps nor promotes."""
         jobs = Jobs(self.server)
         claim = jobs.claim(self.queue, self.lease_ms)
         if claim is None:
@@ -184,7 +184,7 @@ class Worker:
         return Ran(claim, outcome, failure)
 
     def stop(self) -> None:
-        """End the run after the job in hand; from any thread. Called before a run, it ends the next one at once."""
+        """End the run after the job in hand; callable from any thread. Before a run, it ends the next at once."""
         self._stop.set()
 
     def _wait(self) -> None:
@@ -212,7 +212,7 @@ def _worked(done: Counter[str], ended: Ended) -> Worked:
 
 
 def _error_text(error: Exception) -> bytes:
-    """What goes on the row as `last_error`: an exception's bytes as they are, else its text, else its class."""
+    """What goes on the row as `last_error`: the exception's bytes, else its text, else its class."""
     if len(error.args) == 1 and isinstance(error.args[0], bytes):
         return error.args[0]
     said = str(error) or type(error).__name__

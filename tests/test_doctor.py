@@ -112,7 +112,7 @@ def test_whatever_is_raised_becomes_a_finding_without_its_paths(monkeypatch: pyt
     assert finding("scripts", found) == Finding("scripts", "broken", "FileNotFoundError: [Errno 2] No such file: '…'")
     assert finding("fake", found).state == "broken"
     assert "  broken   scripts: " in str(found)
-    assert str(found).endswith("something is broken: see the lines that begin so")
+    assert str(found).endswith("something is broken: see the lines that start with 'broken'")
 
 
 @pytest.mark.parametrize(
@@ -134,13 +134,13 @@ def test_paths_are_blotted_out_and_urls_are_not(sentence: str, said: str) -> Non
 def test_a_lab_without_its_half_of_the_widgets_is_broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("jupyter_core.paths.jupyter_path", lambda *parts: [str(tmp_path)])
     assert finding("widgets", report()) == Finding(
-        "widgets", "broken", "the JupyterLab half of ipywidgets is not where this Python's JupyterLab looks"
+        "widgets", "broken", "this Python's JupyterLab does not find the extension of ipywidgets"
     )
 
 
 def test_a_missing_package_of_the_lab_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_installed", lambda package: "" if package == "anywidget" else "1")
-    assert finding("widgets", report()).sentence == "anywidget is not installed; pip install emqkit brings it"
+    assert finding("widgets", report()).sentence == "anywidget is not installed; pip install emqkit installs it"
 
 
 def test_without_a_browser_it_says_what_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_a_named_server_that_is_not_there_is_broken_and_unnamed(monkeypatch: pyt
 
 def test_a_setting_that_is_no_url_is_broken_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EMQKIT_SERVER", "geheim")
-    assert finding("EMQKIT_SERVER", report()).sentence == "what it is set to is not the URL of a server."
+    assert finding("EMQKIT_SERVER", report()).sentence == "its value is not a server URL."
 
 
 @needs_embedded

@@ -54,7 +54,7 @@ ONE_OF_EACH: list[tuple[EmqError, dict[str, object], list[str]]] = [
     (
         ForeignLua(["claim", "reap"], "a live server is none"),
         {"scripts": ("claim", "reap"), "why": "a live server is none"},
-        ["claim, reap are not the kit's own Lua", "a sandbox only", "Nothing was sent"],
+        ["claim, reap are not the kit's own Lua", "only run in a sandbox", "Nothing was sent"],
     ),
     (
         ScriptStopped("the sandbox", "claim", "it was still running after 3 seconds", True),
@@ -62,7 +62,7 @@ ONE_OF_EACH: list[tuple[EmqError, dict[str, object], list[str]]] = [
         ["claim was stopped: it was still running after 3 seconds", "open another"],
     ),
     (IllFormedId("JOB", "it is short"), {"id": "JOB", "why": "it is short"}, ["'JOB'", "it is short", "such as JOB"]),
-    (IllFormedQueue("", "it is empty"), {"queue": "", "why": "it is empty"}, ["''", "it is empty", "not empty"]),
+    (IllFormedQueue("", "it is empty"), {"queue": "", "why": "it is empty"}, ["''", "it is empty", "non-empty"]),
     (
         BadArgument("lease_ms", 0, "is no lease"),
         {"name": "lease_ms", "value": 0, "why": "is no lease"},

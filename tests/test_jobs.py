@@ -681,7 +681,7 @@ def test_a_claim_of_another_queue_is_refused(
 
 def test_a_token_beside_a_claim_must_be_the_claims_own(jobs: Jobs, queue: str) -> None:
     claim = claimed(jobs, queue)
-    with refused_unsent(jobs.server, BadArgument, match="token 2 is not the claim's own, 1"):
+    with refused_unsent(jobs.server, BadArgument, match="token 2 is not the claim's token, 1"):
         jobs.complete(queue, claim, 2)
     assert jobs.complete(queue, claim, 1)
 

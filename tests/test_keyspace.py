@@ -133,7 +133,7 @@ def test_every_list_of_a_queue_keeps_entries_not_its_outbox_alone() -> None:
 def test_a_queue_that_has_other_settings_beside_its_pause_is_paused_and_has_a_stranger() -> None:
     part = Keyspace.of(snapshot({"emq:{q}:meta": hash_of(paused="1", wire="2")}))["q"]
     assert part.paused
-    assert [stranger.why for stranger in part.strangers] == ["a hash with other fields than the protocol gives it"]
+    assert [stranger.why for stranger in part.strangers] == ["a hash with fields that the protocol does not give it"]
 
 
 @pytest.mark.parametrize(
@@ -148,8 +148,8 @@ def test_a_queue_that_has_other_settings_beside_its_pause_is_paused_and_has_a_st
         (f"emq:{{q}}:job:{A}:row", hash_of(state="pending"), "a hash, not one of the protocol's keys"),
         (f"emq:{{q}}:job:{A}:", hash_of(state="pending"), "a hash, not one of the protocol's keys"),
         ("emq:{q}:job", Text(b"x"), "a string, not one of the protocol's keys"),
-        ("emq:{q}:meta", hash_of(wire="2"), "a hash with other fields than the protocol gives it"),
-        ("emq:{q}:metrics:failed", hash_of(sum="2"), "a hash with other fields than the protocol gives it"),
+        ("emq:{q}:meta", hash_of(wire="2"), "a hash with fields that the protocol does not give it"),
+        ("emq:{q}:metrics:failed", hash_of(sum="2"), "a hash with fields that the protocol does not give it"),
         ("emq:{q}:metrics:completed", Text(b"7"), "a string where the protocol has a hash"),
     ],
 )

@@ -117,13 +117,13 @@ def test_without_an_embedded_server_it_is_refused_and_the_remedy_is_named(monkey
             lambda: explore("same-queue", scripts=mine, server=fake),
             lambda: step("return 1", [], [], fake),
         ):
-            with pytest.raises(ForeignLua, match=r"a sandbox only: .*pip install 'emqkit\[embedded\]'"):
+            with pytest.raises(ForeignLua, match=r"only run in a sandbox: .*pip install 'emqkit\[embedded\]'"):
                 attempt()
 
 
 def test_no_other_server_runs_it_not_even_by_eval(server: Server, queue: str) -> None:
     own, server.scripts = server.scripts, attacked("local x = 1")
-    with pytest.raises(ForeignLua, match="complete is not the kit's own Lua and may run in a sandbox only"):
+    with pytest.raises(ForeignLua, match="complete is not the kit's own Lua and may only run in a sandbox"):
         Jobs(server).complete(queue, A, 1)
     server.scripts = own
     for verb, words in (("EVAL", (b"return 1", b"0")), ("eval", (b"return 1", b"0")), ("SCRIPT", (b"LOAD", b"return"))):

@@ -722,7 +722,7 @@ def test_the_command_line_lists_the_mistakes_and_shows_a_set_as_a_diff(
     assert main(["scripts", str(tmp_path)]) == 0
     assert "+-- claim: hand out nothing\n" in capsys.readouterr().out
     assert main(["scripts", "published"]) == 0
-    assert capsys.readouterr().out == "published is what is published.\n"
+    assert capsys.readouterr().out == "published: no difference from the published scripts.\n"
     assert main(["scripts", "zoo/no-fences"]) == 1
     assert "no-fence, " in capsys.readouterr().err
 
