@@ -52,8 +52,8 @@ ONE_OF_EACH: list[tuple[EmqError, dict[str, object], list[str]]] = [
         ["mine/claim.lua, line 7: '=' expected", "Nothing was run"],
     ),
     (
-        ForeignLua(["claim", "reap"], "a live server is none"),
-        {"scripts": ("claim", "reap"), "why": "a live server is none"},
+        ForeignLua(["claim", "reap"], "a live server is not one"),
+        {"scripts": ("claim", "reap"), "why": "a live server is not one"},
         ["claim, reap are not the kit's own Lua", "only run in a sandbox", "Nothing was sent"],
     ),
     (

@@ -247,7 +247,7 @@ def test_a_read_only_replica_is_refused() -> None:
 
 def test_a_server_out_of_memory_is_refused() -> None:
     with start_process(listen="tcp", extra=["--maxmemory", "1"]) as process:
-        assert "it is out of memory (maxmemory is reached) and takes no writes" in refused(process.url)
+        assert "it is out of memory (maxmemory is reached) and accepts no writes" in refused(process.url)
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_a_server_too_old_is_refused_by_name() -> None:
             b"-ERR The user executing the script can't run this command\r\n",
             "its access list (ACL) refuses this user EVAL (",
         ),
-        (b"-MISCONF Errors writing to the AOF file.\r\n", "it takes no writes: Errors writing to the AOF file."),
+        (b"-MISCONF Errors writing to the AOF file.\r\n", "it accepts no writes: Errors writing to the AOF file."),
         (b"-NOREPLICAS Not enough good replicas to write.\r\n", "it answers EVAL with NOREPLICAS Not enough good repl"),
         (b"-LOADING Loading the dataset in memory\r\n", "it is still loading its data; try again in a moment."),
         (b"-ERR max number of clients reached\r\n", "max number of clients reached"),

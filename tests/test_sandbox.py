@@ -100,7 +100,7 @@ def test_a_server_opened_with_foreign_lua_is_a_sandbox_and_says_so(
 
 
 def test_somebodys_live_server_is_not_opened_with_it(wheel: str) -> None:
-    with start_process() as process, pytest.raises(ForeignLua, match="a live server is none; open embedded://"):
+    with start_process() as process, pytest.raises(ForeignLua, match="a live server is not one; open embedded://"):
         open_server(process.url, scripts=attacked("local x = 1"))
 
 

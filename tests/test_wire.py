@@ -362,8 +362,8 @@ def test_a_lost_reply_says_that_it_may_have_happened_and_what_to_do(
     assert (caught.value.url, caught.value.what) == ("valkey://proxy", "enqueue")
     said = str(caught.value)
     assert "may have taken effect" in said
-    assert "the same again with the same ids and token" in said
-    assert proxy.count("EVALSHA") == 2  # the warm one, and this one: never sent again unasked
+    assert "repeat the operation with the same ids and token" in said
+    assert proxy.count("EVALSHA") == 2  # the warm one, and this one: never re-sent
     assert members(embedded_server, queue, "pending") == ([A, B] if executed else [B])
     # The remedy it names works either way.
     assert jobs.enqueue(queue, "pick", id=A).outcome == ("duplicate" if executed else "landed")

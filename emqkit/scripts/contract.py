@@ -1,4 +1,4 @@
-"""What a header says of its script, and what that makes of a call: its layout, and a name for every value."""
+"""What a header declares, and how to read a call by it: the call's layout, and a name for every value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Argument:
 
     Attributes:
         name: what the header calls it; for a literal, the word itself.
-        literal: whether the value must be exactly that word.
+        literal: whether the value must be that exact word.
     """
 
     name: str
@@ -30,12 +30,12 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Positions that stand together: repeated, or an optional tail.
+    """Consecutive positions that repeat, or that form an optional tail.
 
     Attributes:
         arguments: one round of it.
-        count: the argument that says how often, `*` for as often as there are values left, empty for once.
-        optional: whether the group may be missing as a whole.
+        count: the argument that says how often it repeats, `*` for until no values are left, empty for once.
+        optional: whether the whole group may be missing.
     """
 
     arguments: tuple[Argument, ...]
@@ -54,12 +54,12 @@ Item = Argument | Group
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One shape that a call of a script may have.
+    """One shape that a call of the script may have.
 
     Attributes:
         name: empty for the layout without a name.
-        keys: what KEYS hold, in order.
-        argv: what ARGV holds, in order.
+        keys: the positions of KEYS, in order.
+        argv: the positions of ARGV, in order.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A named stretch of a script's body; `line` (from 1) is that of its `-- move:` comment."""
+    """A named stretch of a script's body; `line` (from 1) is the line of its `-- move:` comment."""
 
     name: str
     line: int
@@ -80,16 +80,16 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The keys of a call, or its arguments, by the names the header gives their positions.
+    """The keys or the arguments of a call, by the names that the header gives their positions.
 
-    `args["id"]` is a value the call must carry, `args.get("policy")` one it may leave out, `args.all("child_id")` every
-    round of a repeated one. The header's literals are no names.
+    `args["id"]` is a required value, `args.get("policy")` an optional one, `args.all("child_id")` all values of a
+    repeated one. Literals are not names.
 
     Attributes:
         script: which script's header gave the names.
         what: `key` or `argument`.
         pairs: all positions in order, literals too; repeated ones are numbered: `child 1`, `child 2`.
-        declared: every name that some layout of the header has here.
+        declared: every name that any layout of the header declares.
     """
 
     script: str
@@ -100,18 +100,18 @@ class Named:
     _rounds: Mapping[str, tuple[bytes, ...]] = field(hash=False, compare=False, repr=False)
 
     def __getitem__(self, name: str) -> bytes:
-        """The value of this name; raises `NotInCall` when the header has no such name, or the call left it out."""
+        """The value of this name; raises `NotInCall` if the header has no such name or the call left it out."""
         try:
             return self._single[name]
         except KeyError:
             raise NotInCall(self.script, self.what, name, name in self.declared) from None
 
     def get(self, name: str) -> bytes | None:
-        """The value of this name, or None when this call has none: a tail left out, or a header without it."""
+        """The value of this name, or None if this call has none: an omitted tail, or a header without the name."""
         return self._single.get(name)
 
     def all(self, name: str) -> tuple[bytes, ...]:
-        """The values of a repeated name, one for each round; empty when this call has none."""
+        """The values of a repeated name, one per round; empty if this call has none."""
         return self._rounds.get(name, ())
 
     def text(self, name: str) -> str:
@@ -119,19 +119,19 @@ class Named:
         return to_text(self[name])
 
     def __contains__(self, name: object) -> bool:
-        """Whether this call carries a value of this name, alone or repeated."""
+        """Whether this call has a value of this name, single or repeated."""
         return name in self._single or name in self._rounds
 
 
 @dataclass(frozen=True, slots=True)
 class CallView:
-    """A call of a script, read by its header: `call.args[0]` is `view.args["id"]`, wherever the header put it.
+    """A call of a script, read by its header: `view.args["id"]` is the id, whatever its position.
 
     Attributes:
         script: the script's name.
-        layout: the name of the layout the call has; empty for the one without a name.
-        keys: what the header calls its keys.
-        args: what the header calls its arguments.
+        layout: the name of the call's layout; empty for the one without a name.
+        keys: its keys by their names in the header.
+        args: its arguments by their names in the header.
     """
 
     script: str
@@ -142,14 +142,14 @@ class CallView:
 
 @dataclass(frozen=True, eq=False)
 class Contract:
-    """What a Lua file opens with.
+    """The contract with which a Lua file opens.
 
     Attributes:
-        name: what calls name the script by, and the file's name without its ending.
+        name: the script's name in calls, and the file's name without its extension.
         summary: the header's sentence.
         layouts: the shapes a call may have, the one without a name first.
-        derives: the keys the script builds itself, as the header writes them.
-        replies: what it answers, as the header writes it.
+        derives: the keys the script builds itself, as written in the header.
+        replies: its replies, as written in the header.
         moves: the moves of its body, in order.
     """
 
@@ -161,25 +161,25 @@ class Contract:
     moves: tuple[Move, ...] = field(compare=False)
 
     def layout_for(self, keys: Sequence[bytes], args: Sequence[bytes]) -> Layout:
-        """The layout that a call with these keys and arguments has.
+        """The layout of a call with these keys and arguments.
 
-        Of several that fit, the one with most literals; of these, the first.
+        If several fit, the one with the most literals; of these, the first.
 
         Raises:
-            ScriptArity: none fits; says what each expected and what came.
+            ScriptArity: none fits; says what each expects and what the call has.
         """
         return self._match(keys, args)[0]
 
     def view(self, keys: Sequence[bytes], args: Sequence[bytes]) -> CallView:
-        """A call with these keys and arguments, by the names of the header. Remembered, so that asking again is cheap.
+        """A call with these keys and arguments, by the names in the header. Cached.
 
         Raises:
-            ScriptArity: the call fits no layout.
+            ScriptArity: no layout fits the call.
         """
         return _view(self, tuple(keys), tuple(args))
 
     def takes(self, name: str) -> bool:
-        """Whether some layout has an argument of this name, such as `policy`: how the host learns what a set can do."""
+        """Whether some layout has an argument of this name, such as `policy`; it tells the host what a set can do."""
         return any(
             argument.name == name and not argument.literal
             for layout in self.layouts
@@ -191,7 +191,7 @@ class Contract:
         misfits: list[tuple[Layout, _Misfit]] = []
         for layout in self.layouts:
             try:
-                # Arguments first: the keys' repetitions are counted by an argument.
+                # Arguments first: how often keys repeat is given by an argument.
                 counts = dict.fromkeys((item.count for item in layout.keys + layout.argv if isinstance(item, Group)), 0)
                 fitted_args = _fit("argument", layout.argv, args, counts)
                 fitted_keys = _fit("key", layout.keys, keys, counts)
@@ -209,11 +209,11 @@ class Contract:
 
 
 def arguments_of(items: tuple[Item, ...]) -> list[Argument]:
-    """The positions of a layout's keys or arguments, those in groups once."""
+    """The positions of a layout's keys or arguments, with each group's positions once."""
     return [a for item in items for a in (item.arguments if isinstance(item, Group) else (item,))]
 
 
-@lru_cache(maxsize=1 << 14)  # scripts are equal when name and text are, so a changed one is another
+@lru_cache(maxsize=1 << 14)  # scripts are equal when name and text are, so an edited one has its own entry
 def _view(contract: Contract, keys: tuple[bytes, ...], args: tuple[bytes, ...]) -> CallView:
     layout, fitted_keys, fitted_args = contract._match(keys, args)
     named_keys = fitted_keys.named(contract.name, "key", (one.keys for one in contract.layouts))
@@ -226,7 +226,7 @@ def _view(contract: Contract, keys: tuple[bytes, ...], args: tuple[bytes, ...]) 
 
 @dataclass(slots=True)
 class _Fitted:
-    """The values of a layout that fits, and how many literals met."""
+    """The values of a layout that fits, and how many literals matched."""
 
     pairs: list[tuple[str, bytes]] = field(default_factory=list)
     single: dict[str, bytes] = field(default_factory=dict)
@@ -244,7 +244,7 @@ class _Misfit(Exception):
 
 
 def _fit(what: str, items: tuple[Item, ...], values: Sequence[bytes], counts: dict[str, int]) -> _Fitted:
-    """Give each value the name of its position; fills in what counting arguments say."""
+    """Name each value by its position; fills in the values of counting arguments."""
     fitted = _Fitted()
     named = fitted.pairs
 
@@ -280,7 +280,7 @@ def _fit(what: str, items: tuple[Item, ...], values: Sequence[bytes], counts: di
             rounds = -(-left // len(item.arguments))
         elif item.count:
             rounds = counts[item.count]
-            # Without this, a count of a thousand million would be walked through before it is refused.
+            # Otherwise a count of a billion would be iterated before it is refused.
             if rounds * len(item.arguments) > left:
                 each = "" if len(item.arguments) == 1 else f" × {len(item.arguments)}"
                 raise _Misfit(f"{item.count} says {rounds}{each}, and {_count(left, what)} came for {item}")

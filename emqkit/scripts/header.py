@@ -1,4 +1,4 @@
-"""Reads a script's header, and cuts its text into moves."""
+"""Reads a script's header, and splits its text into moves."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _TOKEN = re.compile(r"\s*(?:(?P<word>\w+)|'(?P<literal>[^']+)'|(?P<mark>\)\*\w*|
 
 
 def read_header(source: str, path: str) -> Contract:
-    """What the text says of itself; `path` is where it lies, and the file's name must be the script's.
+    """Read the contract at the top of a Lua text; the file name in `path` must be the script's name.
 
     Raises:
-        BadHeader: the header is no contract; says in which line and why.
+        BadHeader: the header is not a valid contract; says in which line and why.
     """
     return _Reader(source, path).contract()
 
@@ -35,14 +35,14 @@ def moves_of(source: str) -> tuple[Move, ...]:
 
 
 def sections(source: str) -> list[str]:
-    """The text before the first move, then that of each move; joined by line ends they are the whole."""
+    """The text before the first move, then that of each move; joined by newlines they are the whole text."""
     lines = source.split("\n")
     starts = [0, *(move.line - 1 for move in moves_of(source)), len(lines)]
     return ["\n".join(lines[start:end]) for start, end in pairwise(starts)]
 
 
 def alike(one: tuple[Item, ...], other: tuple[Item, ...]) -> bool:
-    """Whether the same values always fit both; with groups it is left to the calls."""
+    """Whether the same values always fit both; a pair with groups is not checked here but call by call."""
     if len(one) != len(other):
         return False
     for a, b in zip(one, other, strict=True):
@@ -74,7 +74,7 @@ class _Reader:
                 layout, rest = self.layout_name(gap, rest)
                 if layout in shapes[word]:
                     again = f"layout {layout} has" if layout else "there are"
-                    hint = "" if layout else "; a layout's name stands one space after the word and two before the rest"
+                    hint = "" if layout else "; a layout's name goes one space after the word and two before the rest"
                     raise self.bad(number, f"{again} two lines of {word}{hint}")
                 items = self.items(number, word, rest)
                 self.check_names(number, items)
@@ -84,7 +84,7 @@ class _Reader:
             elif word == "replies":
                 replies += [reply.strip() for reply in rest.split(" · ")]
             else:
-                raise self.bad(number, f"a header knows keys, argv, derives and replies, not {word!r}")
+                raise self.bad(number, f"a header has keys, argv, derives and replies, not {word!r}")
         layouts = self.layouts(shapes["keys"], shapes["argv"])
         if not replies:
             raise self.bad(1, "the header has no replies line")
@@ -110,7 +110,7 @@ class _Reader:
             if not line.startswith("--") or _MOVE.fullmatch(line):
                 return
             if line in ("-- keys", "-- argv"):
-                yield number, line[3:], "", ""  # the script takes none
+                yield number, line[3:], "", ""  # it takes none
                 continue
             read = _LINE.fullmatch(line)
             if read is None:
@@ -132,14 +132,12 @@ class _Reader:
                 raise self.bad(1, f"the header has no {word} line")
         layouts: list[Layout] = []
         for name in dict.fromkeys(("", *keys, *argv)):
-            # What a layout does not say for itself, it shares with the layout without a name.
+            # A line that a layout lacks is taken from the layout without a name.
             mine = {"keys": keys.get(name, keys.get("")), "argv": argv.get(name, argv.get(""))}
             missing = [word for word, shape in mine.items() if shape is None]
             line = max(shapes[name][0] for shapes in (keys, argv) if name in shapes) if name or not missing else 0
             if missing and name:
-                raise self.bad(
-                    line, f"layout {name} has no {missing[0]} line, and there is none without a name to share"
-                )
+                raise self.bad(line, f"layout {name} has no {missing[0]} line, and there is no unnamed one to share")
             if mine["keys"] is None or mine["argv"] is None:
                 continue
             layout = Layout(name, mine["keys"][1], mine["argv"][1])
@@ -147,26 +145,26 @@ class _Reader:
             self.check_counts(mine["keys"][0], layout.keys, layout.argv)
             for other in layouts:
                 if alike(layout.keys, other.keys) and alike(layout.argv, other.argv):
-                    raise self.bad(line, f"no call could tell layout {name} from {other.name or 'that without a name'}")
+                    raise self.bad(line, f"no call could tell layout {name} from {other.name or 'the unnamed one'}")
             layouts.append(layout)
         return tuple(layouts)
 
     def check_names(self, line: int, items: tuple[Item, ...]) -> None:
-        # Repeated names are numbered, so `payload` may stand beside `(child_id payload)*n`.
+        # Repeated names are numbered, so `payload` can appear beside `(child_id payload)*n`.
         for repeated in (True, False):
             part = tuple(item for item in items if (isinstance(item, Group) and item.count != "") == repeated)
             names = [argument.name for argument in arguments_of(part) if not argument.literal]
             for name in names:
                 if names.count(name) > 1:
-                    raise self.bad(line, f"the name {name} stands twice")
+                    raise self.bad(line, f"the name {name} appears twice")
 
     def check_counts(self, line: int, items: tuple[Item, ...], before: Sequence[Item]) -> None:
-        """Each `*n` is counted by a plain argument, which must have been read by then."""
+        """Each `*n` is counted by a plain argument, which must come first."""
         for place, item in enumerate(items):
             if not isinstance(item, Group) or item.count in ("", "*"):
                 continue
             if Argument(item.count) not in (*before, *items[:place]):
-                raise self.bad(line, f"{item} is counted by {item.count}, which is no argument before it")
+                raise self.bad(line, f"{item} is counted by {item.count}, which is not an argument before it")
 
     def items(self, number: int, word: str, text: str) -> tuple[Item, ...]:
         tokens = self.tokens(number, text)
@@ -199,7 +197,7 @@ class _Reader:
                 inner.append(self.item(number, word, tokens))
             mark = self.close(number, tokens, ")")
             if not mark.startswith(")*"):
-                raise self.bad(number, "(…) is followed by *n, or by * for as often as there are values left")
+                raise self.bad(number, "(…) must be followed by *n, or by * to repeat until no values are left")
             return Group(self.plain(number, "(…)", inner), mark[2:] or "*")
         raise self.bad(number, f"{text} closes nothing")
 
@@ -221,7 +219,7 @@ class _Reader:
         while place < len(text):
             token = _TOKEN.match(text, place)
             if token is None:
-                raise self.bad(number, f"{text[place:].strip()!r} is no word, 'literal', (…)*n or […]")
+                raise self.bad(number, f"{text[place:].strip()!r} is not a word, 'literal', (…)*n or […]")
             assert token.lastgroup is not None
             tokens.append((token.lastgroup, token[token.lastgroup]))
             place = token.end()
@@ -231,6 +229,6 @@ class _Reader:
         moves: dict[str, Move] = {}
         for move in moves_of(self.source):
             if move.name in moves:
-                raise self.bad(move.line, f"the move {move.name!r} opens in line {moves[move.name].line} already")
+                raise self.bad(move.line, f"the move {move.name!r} already opens in line {moves[move.name].line}")
             moves[move.name] = move
         return tuple(moves.values())

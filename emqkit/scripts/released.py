@@ -1,10 +1,10 @@
-"""Which Lua is the kit's own: the texts whose hashes it was released with. All other Lua is foreign.
+"""Which Lua is the kit's own: the texts whose hashes it ships with. All other Lua is foreign.
 
     lua/complete.lua, as released      runs wherever a server is opened
-    the same file, one line edited     foreign: the sandbox and nowhere else (`emqkit.servers.sandbox`)
+    the same file, one line edited     foreign: runs in the sandbox only (`emqkit.servers.sandbox`)
 
-A text counts, not the place it was read from: an edited copy is foreign even within `lua/`, where `make hashes`
-releases it anew.
+The text counts, not where it was read from: an edited copy is foreign even within `lua/`, until `make hashes` releases
+it again.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from emqkit.scripts import Script, ScriptSet, lua_folder, patches, shipped
 __all__ = ["HASHES", "foreign", "is_released", "listing", "shipped_sets"]
 
 HASHES = Path(__file__).with_name("released.txt")
-"""One line a text: its SHA-1, by which a server calls it too, and where it lies. `make hashes` writes it."""
+"""One line per text: its SHA-1, as for EVALSHA, and its path. `make hashes` writes it."""
 
 
 def is_released(script: Script | bytes) -> bool:
-    """Whether this script, or this text, is byte for byte one the kit was released with."""
+    """Whether this script, or this text, is byte for byte one that the kit ships with."""
     return (script.sha if isinstance(script, Script) else _sha(script)) in _released()
 
 
@@ -32,14 +32,14 @@ def foreign(scripts: ScriptSet) -> tuple[Script, ...]:
 
 
 def shipped_sets() -> frozenset[str]:
-    """The names by which data may ask for a script set: those the kit comes with, and no path."""
+    """The script sets that data files may name: those the kit ships with, and no path."""
     root = lua_folder()
     folders = (path.name for path in root.iterdir() if path.is_dir() and path.name not in ("zoo", "tools"))
     return frozenset(("published", *folders, *(f"zoo/{patch.name}" for patch in patches())))
 
 
 def listing() -> str:
-    """What `HASHES` holds once it is true of `lua/` as it lies now: each text, and those the zoo is composed of."""
+    """The content `HASHES` should have for `lua/` as it is now, with the scripts composed from the zoo."""
     return "".join(f"{script.sha}  {script.path}\n" for script in shipped())
 
 

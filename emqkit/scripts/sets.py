@@ -1,4 +1,4 @@
-"""Scripts, and sets of them: what is published, what a folder lays over it, and the zoo's mistakes."""
+"""Scripts and script sets: the published ones, folders laid over them, and the zoo's mistakes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Patch", "Script", "ScriptCall", "ScriptSet", "lua_folder", "patches"
 
 
 class ScriptCall(Protocol):
-    """What can be viewed: a `wire.Call` of a script, or anything with these three."""
+    """What a set can view: a `wire.Call` of a script, or anything with these three attributes."""
 
     @property
     def verb(self) -> str: ...
@@ -33,11 +33,11 @@ class ScriptCall(Protocol):
 
 @dataclass(frozen=True)
 class Script(Contract):
-    """One Lua file and the contract it opens with. Two are equal when name and text are.
+    """One Lua file and its contract. Two are equal when name and text are.
 
     Attributes:
         source: the whole text, as it is sent.
-        path: where it was read, for messages; from `lua/` on if it lies there.
+        path: where it was read, for messages; relative from `lua/` if it is in there.
     """
 
     source: str = field(repr=False)
@@ -45,14 +45,14 @@ class Script(Contract):
 
     @classmethod
     def parse(cls, source: str, path: str) -> Script:
-        """Read a script from its text.
+        """Make a script from its text.
 
         Args:
             source: the Lua text, header first.
-            path: where it lies; the file's name must be the script's.
+            path: where it is; the file's name must be the script's.
 
         Raises:
-            BadHeader: the header is no contract; says in which line and why.
+            BadHeader: the header is not a valid contract; says in which line and why.
         """
         return cls(**vars(read_header(source, path)), source=source, path=path)
 
@@ -61,26 +61,26 @@ class Script(Contract):
         """Read a script from a file of UTF-8 text.
 
         Raises:
-            BadHeader: the header is no contract, or the file no UTF-8 text.
+            BadHeader: the header is not a valid contract, or the file is not UTF-8 text.
             ScriptMissing: there is no such file.
         """
         return cls.parse(*_read_file(Path(path)))
 
     @cached_property
     def sha(self) -> str:
-        """What EVALSHA calls the script by: the lower-case hexadecimal SHA-1 of its bytes."""
+        """The script's name for EVALSHA: the lower-case hexadecimal SHA-1 of its bytes."""
         return _sha1(self.source)
 
 
 @dataclass(frozen=True)
 class Patch:
-    """A mistake of the zoo: the moves it replaces, and of which script.
+    """A mistake of the zoo: the moves it replaces in one script.
 
-    Its file opens with `-- NAME, in SCRIPT: what is wrong`; the moves follow, each whole, from its `-- move:` comment
-    on. It is laid over the published script strictly: what it no longer fits is refused.
+    Its file opens with `-- NAME, in SCRIPT: what is wrong`; whole moves follow, each from its `-- move:` comment on. It
+    is composed over the published script strictly: if it no longer fits, it is refused.
 
     Attributes:
-        name: the file's name without its ending.
+        name: the file's name without its extension.
         script: the script it changes.
         summary: what is wrong.
         moves: the moves it replaces.
@@ -100,7 +100,7 @@ class Patch:
         """Read a mistake's file.
 
         Raises:
-            BadHeader: it does not open so, holds something before its first move, or no move; or it is no UTF-8 text.
+            BadHeader: its first line is another, it has text before the first move, or no move; or it is not UTF-8.
             ScriptMissing: there is no such file.
         """
         source, shown = _read_file(path)
@@ -117,10 +117,10 @@ class Patch:
         return cls(found["name"], found["script"], found["summary"], moves_of(source), texts, shown)
 
     def over(self, published: ScriptSet) -> Script:
-        """The published script with the mistake in it.
+        """Return the published script with the mistake in it.
 
         Raises:
-            BadHeader: there is no such script, it has no such move, or the move is no other there; says which.
+            BadHeader: there is no such script, it has no such move, or its move is the same; says which.
         """
         if self.script not in published:
             raise BadHeader(self.path, 1, f"there is no script {self.script} in {published.name}")
@@ -143,10 +143,10 @@ class Patch:
 
 @dataclass(frozen=True)
 class ScriptSet:
-    """Scripts by name: `published`, or another set laid over it. Two are equal when name and every text are.
+    """Scripts by name: `published`, or another set laid over it. Two are equal when name and all texts are.
 
     Attributes:
-        name: what the set is called.
+        name: the set's name.
         scripts: its scripts, sorted by name.
     """
 
@@ -164,15 +164,15 @@ class ScriptSet:
     def load(cls, name_or_path: str | os.PathLike[str]) -> ScriptSet:
         """Read a set of scripts.
 
-        `published` is what lies in `lua/` itself, `tools` what lies in `lua/tools`, alone, and `zoo/<mistake>` is
-        `published` with the moves of that file in `lua/zoo` in place of its own. Any other folder within `lua/`
-        (`hardened`) or elsewhere is laid over `published`: it needs to hold only the scripts that differ. A name within
-        `lua/` wins over a folder of that name here; a `Path` is never such a name.
+        `published` is the files in `lua/` itself, `tools` those in `lua/tools` alone, and `zoo/<mistake>` is
+        `published` with some moves replaced by those of that file in `lua/zoo`. Any other folder, within `lua/`
+        (`hardened`) or elsewhere, is laid over `published`: it needs only the scripts that differ. A name within
+        `lua/` takes precedence over a folder of that name here; a `Path` is always a folder.
 
         Raises:
             ScriptMissing: there is no such folder, or no Lua file in it.
-            BadHeader: a script's header is no contract, or puts a key or an argument where its callers, who follow the
-                published one, put another; or a mistake no longer fits the published script.
+            BadHeader: a script's header is not a valid contract, or puts a key or an argument where its callers, who
+                follow the published one, put another; or a mistake no longer fits the published script.
         """
         root = lua_folder()
         if name_or_path == "tools":
@@ -200,26 +200,26 @@ class ScriptSet:
 
     @cached_property
     def sha(self) -> str:
-        """A key for what the set holds, whatever it is called: the SHA-1 of its scripts' names and texts."""
+        """A key for the set's contents, whatever its name: the SHA-1 of its scripts' names and texts."""
         return _sha1("".join(f"{name} {script.sha}\n" for name, script in self.scripts.items()))
 
     def differences(self) -> str:
-        """How the set differs from `published`, script by script: a unified diff; empty when it does not."""
+        """How the set differs from `published`, script by script: a unified diff, empty if there is none."""
         published = ScriptSet.load("published").scripts
         pairs = [(published.get(name), self.scripts.get(name)) for name in sorted({*published, *self.scripts})]
         return "".join(_difference(*pair) for pair in pairs)
 
     def view(self, call: ScriptCall) -> CallView:
-        """A call of one of these scripts, by the names of its header.
+        """Read a call of one of these scripts by the names in its header.
 
         Raises:
             ScriptMissing: the set has no script of this verb.
-            ScriptArity: the call fits no layout of it.
+            ScriptArity: no layout of the script fits the call.
         """
         return self[call.verb].view(call.keys, call.args)
 
     def overlay(self, other: ScriptSet) -> ScriptSet:
-        """This set with the scripts of `other` in place of its own, under the name of `other`."""
+        """This set with its scripts replaced by those of `other`, under the name of `other`."""
         return ScriptSet(other.name, {**self.scripts, **other.scripts})
 
     def __getitem__(self, name: str) -> Script:
@@ -241,10 +241,10 @@ class ScriptSet:
 
 
 def lua_folder() -> Path:
-    """Where the Lua files lie: inside the installed package, or beside it in a checkout.
+    """The folder of the Lua files: inside the installed package, or beside it in a checkout.
 
     Raises:
-        ScriptMissing: in neither; names both places.
+        ScriptMissing: it is in neither place; names both.
     """
     package = Path(__file__).resolve().parent.parent
     packaged, sibling = package / "lua", package.parent / "lua"
@@ -255,12 +255,12 @@ def lua_folder() -> Path:
 
 
 def patches() -> tuple[Patch, ...]:
-    """The mistakes of the zoo that are mistakes of a script, by name."""
+    """The zoo's mistakes that patch a script, sorted by name."""
     return tuple(Patch.read(path) for path in sorted((lua_folder() / "zoo").glob("*.lua")))
 
 
 def shipped() -> Iterator[Script]:
-    """Every script the kit comes with, whatever its set."""
+    """Every script the kit ships with, from all sets."""
     root, published = lua_folder(), ScriptSet.load("published")
     for folder in (root, *sorted(path for path in root.iterdir() if path.is_dir() and path.name != "zoo")):
         yield from _read_folder(folder).values()
@@ -271,7 +271,7 @@ _PATCH = re.compile(r"-- (?P<name>[\w-]+), in (?P<script>\w+): (?P<summary>\S.*)
 
 
 def _check_positions(script: Script, published: Script) -> None:
-    """Refuse a header under which a call of the host would be read, or would run, with its values mixed up."""
+    """Refuse a header whose positions do not match what the host sends: its calls would be misread, or go wrong."""
     for mine in script.layouts:
         for theirs in published.layouts:
             if mine.name != theirs.name and not (alike(mine.keys, theirs.keys) and alike(mine.argv, theirs.argv)):
@@ -282,7 +282,7 @@ def _check_positions(script: Script, published: Script) -> None:
             ):
                 for place, (one, other) in enumerate(zip(own, put, strict=False), start=1):
                     if one != other:
-                        starts = (f"-- {word} {mine.name}  ", f"-- {word}  ")  # its own line, or the shared one
+                        starts = (f"-- {word} {mine.name}  ", f"-- {word}  ")  # its own line or the shared one
                         lines = list(enumerate(script.source.split("\n"), start=1))
                         line = next(number for start in starts for number, text in lines if text.startswith(start))
                         why = f"{what} {place} is {one}, and callers put {other} there, as {published.path} has it"
@@ -322,7 +322,7 @@ def _sha1(text: str) -> str:
 
 
 def _shown(place: Path) -> str:
-    """A path for messages and pages: from `lua/` on for our own files, so that it reads the same everywhere."""
+    """A path for messages and pages: relative from `lua/` for our own files, so it is the same everywhere."""
     root = lua_folder()
     try:
         return (Path(root.name) / place.resolve().relative_to(root)).as_posix()

