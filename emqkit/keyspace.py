@@ -32,6 +32,7 @@ __all__ = [
     "OF_A_QUEUE",
     "PAST",
     "POLICIES",
+    "TIMED",
     "WHOLE",
     "FanIn",
     "Keyspace",
@@ -62,6 +63,8 @@ POLICIES = {b"fp": "fail", b"id": "ignore"}
 """The protocol's two policy codes: what a child's death does to its parent."""
 
 TIMED = ("active", "schedule")
+"""The sets whose scores are deadlines."""
+
 _FANS = ("processed", "unsuccessful", "failed")
 OF_A_QUEUE = dict.fromkeys(keys.SETS, "zset") | {
     "flow:outbox": "list",

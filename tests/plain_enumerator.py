@@ -181,11 +181,23 @@ class Plain:
             reached[key] = frozenset(met)
         bottoms = {met for key, met in reached.items() if all(key in reached[other] for other in met)}
         for promise in self.promises:
-            if promise.looks_at("end") and promise.concerns(self.world) is None and promise.ends(self.world) is None:
+            judged = promise.concerns(self.world) is None and promise.ends(self.world, self._lacks) is None
+            for clause in promise.at_ends if judged else ():
                 for component in bottoms:
                     states = [self.states[key] for key in component]
-                    if all(any(promise.end(self.world, state.keyspace, state.facts)) for state in states):
+                    owed = [set(clause.check(self.world, state.keyspace, state.facts)) for state in states]
+                    unmet = [clause.unmet(self.world, state.keyspace) for state in states]
+                    if set.intersection(*owed) and not frozenset.intersection(*unmet):
                         yield promise.name, component
+
+    @property
+    def _lacks(self) -> dict[str, tuple[str, ...]]:
+        """What each queue lacks of what ends presuppose, by what actors call themselves."""
+        found = {}
+        for queue in self.world.queues:
+            needs = {"worker", "reaper", *(["pump"] if self.world.signals(queue) else [])}
+            found[queue] = tuple(needs - {actor.role for actor in self.world.actors if queue in actor.queues})
+        return found
 
     @property
     def gaps(self) -> dict[tuple[str, str, str], tuple[int, int, int]]:

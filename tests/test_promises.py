@@ -652,15 +652,14 @@ def test_a_clause_says_why_a_world_cannot_try_it(promise: str, name: str, world:
 def test_ends_are_judged_where_everybody_works_for_ever() -> None:
     kept = next(promise for promise in PROMISES if promise.name == "P3")
     isolated = next(promise for promise in PROMISES if promise.name == "P10")
-    whole = (*CALM.actors, Reaper("orders"), Reaper("stock"), PumpActor("stock"))
-    assert kept.ends(dataclasses.replace(CALM, actors=whole)) is None
-    assert kept.ends(CALM) == "queue orders has no reaper that works for ever"
-    assert kept.ends(dataclasses.replace(CALM, actors=whole[:3])) == (
-        "queue stock has no reaper and no pump that works for ever"
+    assert kept.ends(CALM, {}) is None
+    assert kept.ends(CALM, {"orders": ("worker",)}) == "queue orders has no worker that settles"
+    assert kept.ends(CALM, {"stock": ("reaper", "pump")}) == "queue stock has no reaper and no pump"
+    assert isolated.ends(calm(), {"stock": ("pump",)}) is None
+    assert isolated.ends(calm(poisons=1), {"orders": ("worker",), "stock": ("reaper", "pump")}) == (
+        "queue stock has no pump"
     )
-    assert isolated.ends(calm()) is None
-    assert isolated.ends(calm(poisons=1)) == "there is no Pump in this world"
-    assert isolated.ends(calm(PumpActor("stock"), poisons=1)) is None
+    assert isolated.ends(calm(poisons=1), {"orders": ("reaper",)}) is None
     assert [promise.name for promise in PROMISES if promise.looks_at("end")] == ["P3", "P10", "P16"]
 
 

@@ -12,9 +12,21 @@ from emqkit.sim.promises.facts import Facts, at_start, remember, trimmed
 from emqkit.sim.promises.jobs import FENCED, NO_GHOSTS, ONE_PLACE, OPERATORS, TURN_AND_LEASE
 from emqkit.sim.promises.landing import ALL_OR_NOTHING, CLEAN_REFUSAL, ISOLATED, REPEATABLE
 from emqkit.sim.promises.parents import COUNT, HELD, LEFTOVERS, NO_DROP, ONCE, ONE_OUTCOME, POLICY
-from emqkit.sim.promises.witnesses import seen
+from emqkit.sim.promises.witnesses import seen, work_done
 
-__all__ = ["PROMISES", "Clause", "Facts", "Move", "Promise", "at_start", "names", "remember", "seen", "trimmed"]
+__all__ = [
+    "PROMISES",
+    "Clause",
+    "Facts",
+    "Move",
+    "Promise",
+    "at_start",
+    "names",
+    "remember",
+    "seen",
+    "trimmed",
+    "work_done",
+]
 
 PROMISES: tuple[Promise, ...] = (
     ALL_OR_NOTHING,

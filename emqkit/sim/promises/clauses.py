@@ -5,7 +5,8 @@ A clause looks at one of four things:
 * a part: what one queue holds, once for each content it ever has;
 * a state: the whole keyspace with what is remembered of the past;
 * a move: one call with its reply, the keyspace before and after, and what was remembered before;
-* an end: where nothing more can change, whoever goes on trying (a bottom component of the graph of fault-free moves).
+* an end: where the world may settle once faults stop (`search.ends`). What it says there in every state is broken, if
+  what the clause presupposes is met in some state.
 
     @of_move("a claim of a parent", Witness.PARENT_CLAIMED, on="claims", required=True)
     def claimed_whole(world: World, move: Move, facts: Facts) -> Iterator[str]: ...
@@ -13,7 +14,7 @@ A clause looks at one of four things:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -25,7 +26,7 @@ from emqkit.sim.promises.facts import Facts
 from emqkit.sim.worlds.witness import OR, Witness
 from emqkit.sim.worlds.world import World
 
-__all__ = ["Clause", "Promise", "always", "of_end", "of_move", "of_part", "of_state", "with_flows"]
+__all__ = ["Clause", "Lacks", "Promise", "always", "of_end", "of_move", "of_part", "of_state", "with_flows"]
 
 What = Literal["part", "state", "move", "end"]
 On = Literal[
@@ -38,8 +39,27 @@ Concerns = Callable[[World], str | None]
 """None when a world can try something; else why not."""
 
 
+Lacks = Mapping[str, tuple[str, ...]]
+"""What queues lack of what ends presuppose: the roles that nobody plays, as far as anybody's moves show."""
+
+Ends = Callable[[World, Lacks], str | None]
+"""None when ends can be judged in a world of which so much is known; else why not."""
+
+Unmet = Callable[[World, Keyspace], frozenset[str]]
+"""What of a clause's presuppositions is not met in a state."""
+
+
 def always(world: World) -> None:
     """Every world can try it."""
+
+
+def anyway(world: World, lacks: Lacks) -> None:
+    """Its ends can be judged whatever is lacking."""
+
+
+def nothing(world: World, keyspace: Keyspace) -> frozenset[str]:
+    """It presupposes nothing of a state."""
+    return frozenset()
 
 
 def with_flows(world: World) -> str | None:
@@ -60,6 +80,7 @@ class Clause:
         required: whether the promise is not said to hold where this clause could have been tried and was not.
         on: of a clause about moves, which of their `Events` it looks at; it is not asked of a move that has none.
         ends: of a clause about ends, None when ends can be judged in a world; else why not.
+        unmet: of a clause about ends, what it presupposes and a state does not meet: needed in some state of an end.
     """
 
     name: str
@@ -69,7 +90,8 @@ class Clause:
     concerns: Concerns
     required: bool
     on: On = "changed"
-    ends: Concerns = always
+    ends: Ends = anyway
+    unmet: Unmet = nothing
 
 
 def of_part(
@@ -98,11 +120,15 @@ def of_end(
     witness: Witness,
     *,
     concerns: Concerns = with_flows,
-    ends: Concerns = always,
+    ends: Ends = anyway,
+    unmet: Unmet = nothing,
     required: bool = False,
 ) -> Callable[[OfState], Clause]:
-    """Make a clause of a function of the world, a keyspace where nothing more can change, and what is remembered."""
-    return lambda check: Clause(name, witness, "end", check, concerns, required, ends=ends)
+    """Make a clause of a function of the world, a keyspace in which it may settle, and what is remembered.
+
+    Each sentence is one thing owed: it is broken where the same one is said in every state of an end.
+    """
+    return lambda check: Clause(name, witness, "end", check, concerns, required, ends=ends, unmet=unmet)
 
 
 @dataclass(frozen=True)
@@ -153,19 +179,19 @@ class Promise:
             if getattr(move.did, clause.on):
                 yield from clause.check(world, move, facts)
 
-    def end(self, world: World, keyspace: Keyspace, facts: Facts) -> Iterator[str]:
-        """How a state, from which nothing more can change, breaks it."""
-        for clause in self._of["end"]:
-            yield from clause.check(world, keyspace, facts)
+    @property
+    def at_ends(self) -> tuple[Clause, ...]:
+        """Its clauses about ends."""
+        return self._of["end"]
 
     def concerns(self, world: World) -> str | None:
         """None when this world can try some clause of it; else why not."""
         reasons = [clause.concerns(world) for clause in self.clauses]
         return None if None in reasons else self.unconcerned or reasons[0]
 
-    def ends(self, world: World) -> str | None:
-        """None when ends can be judged in this world; else why not."""
-        return next((why for clause in self.clauses if (why := clause.ends(world)) is not None), None)
+    def ends(self, world: World, lacks: Lacks) -> str | None:
+        """None when ends can be judged in this world, of which so much is lacking; else why not."""
+        return next((why for clause in self.at_ends if (why := clause.ends(world, lacks)) is not None), None)
 
     def needed(self, world: World) -> tuple[str, ...]:
         """The witnesses it needs in this world before it is said to hold; ` or ` where one of several will do."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from emqkit import outbox
 from emqkit.keyspace import Keyspace, Part
 from emqkit.outbox import Poison
-from emqkit.sim.promises.clauses import Promise, of_end, of_move
+from emqkit.sim.promises.clauses import Lacks, Promise, of_end, of_move
 from emqkit.sim.promises.events import UNSENT, Move, changed_parents, placed, spoilt
 from emqkit.sim.promises.facts import Delivered, Facts, Landed, Removed, Settled, Unheard
 from emqkit.sim.worlds.actors import Operator
@@ -64,9 +64,9 @@ def _poisoned(world: World) -> str | None:
     return None if world.faults.poisons else "there is no poison in this world"
 
 
-def _pumped(world: World) -> str | None:
-    pumps = any(actor.role == "pump" and actor.queues for actor in world.actors)
-    return None if pumps or not world.faults.poisons else "there is no Pump in this world"
+def _pumped(world: World, lacks: Lacks) -> str | None:
+    unpumped = [queue for queue, roles in lacks.items() if "pump" in roles]
+    return f"queue {unpumped[0]} has no pump" if unpumped and world.faults.poisons else None
 
 
 @of_move("another flow is left alone", Witness.NOT_LANDED, on="landed", concerns=_lands_beside_another, required=True)
@@ -108,11 +108,10 @@ def _dropped(move: Move) -> Iterator[tuple[str, bytes]]:
 
 @of_end("what is behind poison arrives", Witness.POISONED, concerns=_poisoned, ends=_pumped)
 def _behind(world: World, keyspace: Keyspace, facts: Facts) -> Iterator[str]:
-    pumped = {queue for actor in world.actors if actor.role == "pump" for queue in actor.queues}
-    for queue in sorted(pumped):
-        for signal in keyspace[queue].signals:
+    for part in keyspace.queues:
+        for signal in part.signals:
             if not isinstance(signal, Poison) and not spoilt(keyspace, signal.parent_queue, signal.parent_id):
-                yield f"the entry of {world.label(signal.child_id)} waits in the outbox of {queue} for ever"
+                yield f"the entry of {world.label(signal.child_id)} waits in the outbox of {part.queue} for ever"
 
 
 ISOLATED = Promise(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from emqkit import keys, outbox
 from emqkit.keyspace import Keyspace, Part
 from emqkit.outbox import Failure, Poison
-from emqkit.sim.promises.clauses import Promise, of_end, of_move, of_part, of_state
+from emqkit.sim.promises.clauses import Lacks, Promise, of_end, of_move, of_part, of_state
 from emqkit.sim.promises.events import LANDS, RECORDS, Move, Settle, changed_parents, recorded, spoilt
 from emqkit.sim.promises.facts import Added, Facts, Outcome, Released, Removed, Revived, Settled
 from emqkit.sim.worlds.witness import Witness
@@ -67,17 +67,20 @@ def _signalled(keyspace: Keyspace, link: Link) -> bool:
     )
 
 
-def _served(world: World) -> str | None:
+def _served(world: World, lacks: Lacks) -> str | None:
     for queue in world.queues:
-        if lacks := world.served(queue):
-            return f"queue {queue} has no {' and no '.join(lacks)} that works for ever"
+        if roles := lacks.get(queue):
+            named = ("worker that settles" if role == "worker" else role for role in roles)
+            return f"queue {queue} has no {' and no '.join(named)}"
     return None
 
 
-@of_end("a parent does not stay held", Witness.RELEASED, ends=_served, required=True)
+def _paused(world: World, keyspace: Keyspace) -> frozenset[str]:
+    return frozenset(queue for queue in world.queues if keyspace[queue].paused)
+
+
+@of_end("a parent does not stay held", Witness.RELEASED, ends=_served, unmet=_paused, required=True)
 def _not_for_ever(world: World, keyspace: Keyspace, facts: Facts) -> Iterator[str]:
-    if any(keyspace[queue].paused for queue in world.queues):
-        return
     for owed in world.owed.values():
         removed = any(Removed(id) in facts for id in world.ids_of(owed.flow))
         if Added(owed.flow) not in facts or removed or spoilt(keyspace, owed.queue, owed.id):

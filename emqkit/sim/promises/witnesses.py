@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from emqkit.flows import BulkAdded
+from emqkit.keyspace import PAST, Part
 from emqkit.sim.promises.events import LANDS, SETTLING, UNSENT, Answer, Move, changed_parents, recorded
 from emqkit.sim.promises.facts import Delivered, Facts, Landed, Revived, Settled
+from emqkit.sim.worlds.actors import Role
 from emqkit.sim.worlds.witness import Witness
 from emqkit.sim.worlds.world import World
 from emqkit.wire import ErrorReply
 
-__all__ = ["seen"]
+__all__ = ["seen", "work_done"]
 
 
 def seen(world: World, move: Move, facts: Facts) -> Iterator[Witness]:
@@ -29,6 +31,29 @@ def seen(world: World, move: Move, facts: Facts) -> Iterator[Witness]:
         looks = (call.verb == "HEXISTS" and call.args == (b"paused",) and reply == 1 for call, reply in move.calls)
         if any(looks):
             yield Witness.PAUSED
+
+
+def work_done(move: Move) -> Iterator[tuple[Role, str]]:
+    """Whose work a move is, by what it changes: role and queue."""
+    for before in move.before.queues:
+        after = move.after[before.queue]
+        if after is before:
+            continue
+        pending = after.members("pending")
+        if any(score == PAST and id in pending for id, score in _gone(before, after, "active")):
+            yield "reaper", before.queue
+        if any(id in pending for id, _ in _gone(before, after, "schedule")):
+            yield "promoter", before.queue
+        settled = any(id not in pending for id, _ in _gone(before, after, "active"))
+        if settled and not any(move.did.done_to("remove_job")):
+            yield "worker", before.queue
+        if set(before.entries) - set(after.entries):
+            yield "pump", before.queue
+
+
+def _gone(before: Part, after: Part, name: str) -> list[tuple[str, float]]:
+    """The members that a set lost."""
+    return [(id, score) for id, score in before.members(name).items() if id not in after.members(name)]
 
 
 def _of_scripts(world: World, move: Move, facts: Facts) -> Iterator[Witness]:

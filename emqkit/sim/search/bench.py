@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from emqkit import keys
+from emqkit.arguments import to_bytes
 from emqkit.errors import EmqError
-from emqkit.keyspace import Keyspace, Part, home, parts_of
+from emqkit.keyspace import FUTURE, TIMED, Keyspace, Part, home, parts_of
 from emqkit.scripts import ScriptSet
 from emqkit.scripts.released import foreign
 from emqkit.servers import Server, scratch_for
@@ -15,7 +17,7 @@ from emqkit.sim.worlds.world import World
 from emqkit.snapshot import Snapshot, capture_call, read_capture, restore_call
 from emqkit.wire import Call, ErrorReply, Flush, Reply
 
-__all__ = ["Bench", "Doubt", "Effect", "StrayWrite", "place_for"]
+__all__ = ["Bench", "Deadline", "Doubt", "Effect", "StrayWrite", "place_for"]
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -31,13 +33,26 @@ class Doubt:
     says: str
 
 
+Deadline = tuple[str, str, str]
+"""A lease or a due time: queue, `active` or `schedule`, id."""
+
+
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What real calls did: their replies, every part that is not empty afterwards, and whether metrics moved."""
+    """What real calls did.
+
+    Attributes:
+        replies: their answers.
+        parts: every part that is not empty afterwards.
+        metrics: whether metrics moved.
+        renewed: the deadlines ahead that were written again, each with how far ahead it is now, in milliseconds. A
+            canonical keyspace does not show them.
+    """
 
     replies: tuple[Reply, ...]
     parts: tuple[Part, ...]
     metrics: bool
+    renewed: tuple[tuple[Deadline, float], ...] = ()
 
 
 class StrayWrite(EmqError):
@@ -122,7 +137,19 @@ class Bench:
         given = {part.queue: part for part in parts}
         if queue is not None and (stray := [p.queue for p in found if p.queue != queue and given.get(p.queue) != p]):
             raise StrayWrite(", ".join(call.verb for call in calls), stray)
-        return Effect(replies, found, bool(metrics))
+        return Effect(replies, found, bool(metrics), tuple(_renewed(parts, after)))
+
+
+def _renewed(parts: tuple[Part, ...], after: Snapshot) -> Iterator[tuple[Deadline, float]]:
+    """The deadlines that stood ahead before and stand ahead now, elsewhere than they were put."""
+    for part in parts:
+        for name in TIMED:
+            ahead = [id for id, score in part.members(name).items() if score == FUTURE]
+            scores = after.ranked(keys.queue_key(part.queue, name)) if ahead else {}
+            for id in ahead:
+                score = scores.get(to_bytes(id), FUTURE)
+                if score != FUTURE and score > after.now:
+                    yield (part.queue, name, id), score - after.now
 
 
 def _answered(reply: Reply, call: Call[Reply]) -> None:

@@ -21,7 +21,9 @@ from emqkit.keyspace import digest
 from emqkit.servers import Server
 from emqkit.sim.history import History, Moved
 from emqkit.sim.promises import PROMISES, Promise
+from emqkit.sim.promises.clauses import Lacks
 from emqkit.sim.search.bench import Bench
+from emqkit.sim.search.ends import lacks, owing
 from emqkit.sim.search.graph import Graph
 from emqkit.sim.search.interner import WIDTHS, Budgets, TooMany, Vectors, Widths
 from emqkit.sim.search.judge import Evidence, Gap, Verdict, Violation, judge
@@ -238,32 +240,20 @@ class Explorer:
 
     # --- ends -------------------------------------------------------------------------------------------------------
 
-    def bottoms(self) -> list[list[int]]:
-        """The bottom components of the fault-free moves: where a world that nothing disturbs any more may settle."""
-        return self.graph.bottoms(bytearray(label.fault is not None for label in self.model.labels))
+    @cached_property
+    def lacks(self) -> Lacks:
+        """What each queue lacks of what promises presuppose at ends."""
+        return lacks(self.model, self.graph)
 
     def _judge_ends(self) -> None:
         asked = [
             (n, promise)
             for n, promise in enumerate(self.promises)
-            if promise.looks_at("end") and promise.concerns(self.world) is None and promise.ends(self.world) is None
+            if promise.at_ends and n not in self._broken
+            if promise.concerns(self.world) is None and promise.ends(self.world, self.lacks) is None
         ]
-        if not asked or not self.complete:
-            return
-        known: dict[tuple[int, int], str] = {}
-
-        def says(n: int, promise: Promise, side: int) -> str:
-            if (n, side) not in known:
-                facts = self.model.sides.facts[self.model.sides.sides[side][2]]
-                known[n, side] = next(promise.end(self.world, self.model.view(side), facts), "")
-            return known[n, side]
-
-        for component in sorted(self.bottoms(), key=min):
-            sides = sorted({self.graph.side(state) for state in component})
-            state = min(component)
-            for n, promise in asked:
-                if n not in self._broken and all(says(n, promise, side) for side in sides):
-                    self._broken[n] = (state, -1, 0, says(n, promise, self.graph.side(state)))
+        for n, state, says in owing(self.model, self.graph, asked) if self.complete else ():
+            self._broken.setdefault(n, (state, -1, 0, says))
 
     # --- the answer -------------------------------------------------------------------------------------------------
 
@@ -287,8 +277,7 @@ class Explorer:
             missing = [
                 need for need in (*promise.needed(self.world), *self.world.witnesses) if not met(need, witnesses)
             ]
-            ended = promise.ends(self.world)
-            if promise.looks_at("end") and ended is not None:
+            if (ended := promise.ends(self.world, self.lacks)) is not None:
                 missing.append(ended)
             found[promise.name] = judge(
                 promise.name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from array import array
+from collections.abc import Iterator
 
 from emqkit.sim.search.interner import WIDTHS, TooMany, Widths
 
@@ -86,14 +87,31 @@ class Graph:
         held += sys.getsizeof(self.number_of) + len(self) * (sys.getsizeof(1 << 60) + sys.getsizeof(1 << 20))
         return held / max(len(self), 1)
 
-    def bottoms(self, fault: bytearray) -> list[list[int]]:
-        """The bottom components of the fault-free moves: where a world that nothing disturbs any more may settle.
+    def moves(self, state: int) -> Iterator[tuple[int, int]]:
+        """The moves of a state that is expanded: target and label of each."""
+        stretch = slice(self.starts[state], self.starts[state + 1])
+        return zip(self.targets[stretch], self.labels[stretch], strict=True)
 
-        Everything reachable is asked, so each answers: "once faults stop here, and everybody goes on, what stays?"
-        These are the strongly connected components that no such move leaves (Tarjan's algorithm, without recursion).
+    def bottoms(self, skip: bytearray) -> list[list[int]]:
+        """The strongly connected components that no move leaves.
 
         Args:
-            fault: for each label, whether its moves cost a budget.
+            skip: for each label, whether its moves are taken for none.
+        """
+        component, leaves = self.components(skip)
+        found: dict[int, list[int]] = {}
+        for state, number in enumerate(component):
+            if not leaves[number]:
+                found.setdefault(number, []).append(state)
+        return list(found.values())
+
+    def components(self, skip: bytearray) -> tuple[array[int], bytearray]:
+        """The strongly connected components: which one each state is in, and whether a move leaves it.
+
+        (Tarjan's algorithm, without recursion.)
+
+        Args:
+            skip: for each label, whether its moves are taken for none.
         """
         starts, targets, labels = self.starts, self.targets, self.labels
         count = len(starts) - 1
@@ -101,10 +119,11 @@ class Graph:
         low = array("I", bytes(4 * count))
         closed = bytearray(count)
         leaves = bytearray(count)  # whether something below leads out of its component
+        component = array("I", bytes(4 * count))
+        left = bytearray()
         cursor = array("Q", starts[:count])
         stack: list[int] = []
         path: list[int] = []
-        found: list[list[int]] = []
         clock = 0
         for root in range(count):
             if index[root]:
@@ -120,7 +139,7 @@ class Graph:
                 deeper = -1
                 lowest = low[node]
                 while at < stop:
-                    if fault[labels[at]]:
+                    if skip[labels[at]]:
                         at += 1
                         continue
                     target = targets[at]
@@ -139,15 +158,13 @@ class Graph:
                     continue
                 path.pop()
                 if lowest == index[node]:
-                    component = []
                     out = 0
                     while True:
                         member = stack.pop()
                         closed[member] = 1
-                        component.append(member)
+                        component[member] = len(left)
                         out |= leaves[member]
                         if member == node:
                             break
-                    if not out:
-                        found.append(component)
-        return found
+                    left.append(out)
+        return component, left

@@ -26,10 +26,10 @@ from emqkit.keyspace import FUTURE, PAST, Keyspace, Part, canonical_reply, home,
 from emqkit.outbox import Completion, Failure
 from emqkit.scripts import Script, ScriptSet
 from emqkit.sim.history import History, Moved
-from emqkit.sim.promises import PROMISES, Move, Promise, at_start, remember, seen, trimmed
-from emqkit.sim.search.bench import Bench
+from emqkit.sim.promises import PROMISES, Move, Promise, at_start, remember, seen, trimmed, work_done
+from emqkit.sim.search.bench import Bench, Deadline
 from emqkit.sim.search.interner import WIDTHS, Held, Interner, Sides, Widths
-from emqkit.sim.worlds.actors import Actor, Choice, Kit
+from emqkit.sim.worlds.actors import Actor, Choice, Kit, Role
 from emqkit.sim.worlds.faults import Fault, Poison
 from emqkit.sim.worlds.witness import Witness
 from emqkit.sim.worlds.world import World
@@ -45,6 +45,7 @@ FROM_OUTSIDE = tuple(fault for fault in Fault if fault not in OF_ACTORS)
 
 NOSCRIPT = ErrorReply("NOSCRIPT", "the server has forgotten this script")
 
+Renewed = tuple[tuple[Deadline, float], ...]
 Ended = tuple[tuple[Program[Any], Done[Any]], ...]
 Replies = tuple[Reply, ...]
 
@@ -198,12 +199,13 @@ class Way(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What a request came to: its replies, keyspace and script cache afterwards, and whether metrics moved."""
+    """What a request came to: its replies, keyspace and script cache afterwards, and what neither of them shows."""
 
     replies: Replies
     keyspace: int
     cache: int
     metrics: bool = False
+    renewed: Renewed = ()
 
     @property
     def forgotten(self) -> bool:
@@ -222,6 +224,10 @@ class Model:
         remembers: whether an effect known already is not made again; without it every call is really made.
         confined: whether a call is made on its own queue's part alone; without it on the whole keyspace.
         widths: how many of each thing can be told apart.
+
+    Attributes:
+        deeds: whose work was seen to be done somewhere, by what it changes: roles and queues.
+        renewals: the deadlines ahead that moves write again, by world-side and label.
     """
 
     def __init__(
@@ -249,7 +255,9 @@ class Model:
         self.requests: Interner[Request] = Interner("calls")
         self.texts: Interner[Script] = Interner("scripts")
         self.witnesses: set[str] = set()
-        self._effects: dict[tuple[tuple[int, ...], int], tuple[Replies, tuple[int, ...], bool]] = {}
+        self.deeds: set[tuple[Role, str]] = set()
+        self.renewals: dict[int, dict[int, tuple[Deadline, ...]]] = {}
+        self._effects: dict[tuple[tuple[int, ...], int], tuple[Replies, tuple[int, ...], bool, Renewed]] = {}
         self._delivered: dict[tuple[int, Replies | None], list[Way]] = {}
         self._crashes: dict[int, tuple[tuple[int, int], ...]] = {}
         self._trims = world.faults.redeliveries > 0
@@ -438,6 +446,8 @@ class Model:
                 move = self._move(side, made, local.request, local, ended=way.ended)
                 after, wrong = self._judge(side, move, made)
                 found.append(Outcome(after, way.local, number, wrong))
+                if made.renewed:
+                    self.renewals.setdefault(side, {})[number] = tuple(deadline for deadline, _ in made.renewed)
         return tuple(found)
 
     def outside(self, side: int, fault: Fault | None = None) -> tuple[Outcome, ...]:
@@ -544,14 +554,14 @@ class Model:
         if known is None or not self.remembers:
             parts = tuple(sides.parts[n] for n in given)
             made = self.bench.make(parts, request.calls, atomic=request.atomic, scripts=request.scripts)
-            known = (made.replies, tuple(map(sides.part, made.parts)), made.metrics)
+            known = (made.replies, tuple(map(sides.part, made.parts)), made.metrics, made.renewed)
             self._effects[key] = known
-        replies, then, metrics = known
+        replies, then, metrics, renewed = known
         if then != given:
             keyspace = sides.keyspace((*(n for n in sides.keyspaces[keyspace] if n not in given), *then))
         if request.texts & sides.caches[cache]:
             cache = sides.caches.number(sides.caches[cache] - request.texts)
-        return Made(replies, keyspace, cache, metrics)
+        return Made(replies, keyspace, cache, metrics, renewed)
 
     def _move(
         self, side: int, made: Made, request: Request, local: Local | None, kind: str = "call", ended: Ended = ()
@@ -581,6 +591,8 @@ class Model:
             for says in promise.move(self.world, move, known)
         ]
         self.witnesses.update(seen(self.world, move, known))
+        if move.kind == "call":
+            self.deeds.update(work_done(move))
         later = remember(self.world, move, known, trims=self._trims)
         facts = facts if later == known else sides.facts.number(later)
         return sides.number(made.keyspace, made.cache, facts), tuple(wrong)

@@ -20,7 +20,9 @@ from emqkit.servers import Server, open_server
 from emqkit.sim.history import History, Moved
 from emqkit.sim.promises import PROMISES, Promise
 from emqkit.sim.search.bench import Bench, place_for
-from emqkit.sim.search.interner import Held
+from emqkit.sim.search.ends import ends, owing
+from emqkit.sim.search.graph import Graph
+from emqkit.sim.search.interner import Held, Interner
 from emqkit.sim.search.model import FROM_OUTSIDE, OF_ACTORS, ActorFailed, Label, Model, Outcome
 from emqkit.sim.worlds.faults import Fault
 from emqkit.sim.worlds.world import World
@@ -205,34 +207,46 @@ MOST_ENDS = 100_000
 
 
 def _at_the_end(walker: Walker, promise: str) -> str:
-    """What a promise about ends says here, if it goes on saying so wherever fault-free moves lead from here."""
-    asked = [one for one in walker.promises if one.name == promise and one.looks_at("end")]
-    if not asked or asked[0].ends(walker.world) is not None:
-        return ""
+    """What a promise about ends says here, if this is an end already, or wherever fault-free moves lead from here."""
+    asked = [(0, one) for one in walker.promises if one.name == promise and one.at_ends]
     model = walker.model
     model.remembers = True  # from here on it is asked what may follow, not what did
-    says = ""
-    first = (walker.side, tuple(walker.places))
-    met, waiting = {first}, [first]
-    while waiting:
-        side, places = waiting.pop()
-        facts = model.sides.facts[model.sides.sides[side][2]]
-        broken = next(asked[0].end(walker.world, model.view(side), facts), "")
-        if not broken or len(met) > MOST_ENDS:
-            return ""
-        says = says or broken
+    graph = _from_here(walker) if asked else None
+    if graph is None:
+        return ""
+    found = list(ends(model, graph))
+    owed = {one.state: one.says for one in owing(model, graph, asked)}
+    here = next((owed.get(min(states), "") for states in found if 0 in states), "")
+    return here or (owed[min(owed)] if len(owed) == len(found) else "")
+
+
+def _from_here(walker: Walker) -> Graph | None:
+    """The states that fault-free moves lead to from here, the first being this one; None if they are too many."""
+    model, graph = walker.model, Graph()
+    vectors: Interner[tuple[int, ...]] = Interner("vectors of locals")
+
+    def meet(side: int, places: tuple[int, ...], label: int) -> int:
+        packed = graph.packed(side, vectors.number(places), 0)
+        return number if (number := graph.number_of.get(packed)) is not None else graph.meet(packed, 0, 0, label)
+
+    meet(walker.side, tuple(walker.places), 0)
+    while len(graph.starts) <= len(graph):
+        at = len(graph.starts) - 1
+        side, places = graph.side(at), vectors[graph.vector(at)]
         following = [
-            (outcome.side, (*places[:slot], outcome.local, *places[slot + 1 :]))
+            (outcome.side, (*places[:slot], outcome.local, *places[slot + 1 :]), outcome.label)
             for slot, place in enumerate(places)
             for outcome in model.moves(side, place)
         ]
         held = _held(model, places)
-        following += [(outcome.side, places) for outcome in model.outside(side) if outcome.possible(held, None)]
-        for state in following:
-            if state not in met:
-                met.add(state)
-                waiting.append(state)
-    return says
+        following += [(out.side, places, out.label) for out in model.outside(side) if out.possible(held, None)]
+        for move in following:
+            graph.targets.append(meet(*move))
+            graph.labels.append(move[2])
+        graph.starts.append(len(graph.targets))
+        if len(graph) > MOST_ENDS:
+            return None
+    return graph
 
 
 def _held(model: Model, places: Sequence[int]) -> frozenset[Held]:

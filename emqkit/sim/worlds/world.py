@@ -184,13 +184,8 @@ class World:
         """Whether somebody lands flows while the world runs."""
         return any(actor.role == "producer" for actor in self.actors)
 
-    def served(self, queue: str) -> tuple[str, ...]:
-        """What a queue lacks of what P3 presupposes: a worker that settles, a reaper, and a Pump if it may signal."""
-        roles = {actor.role for actor in self.actors if queue in actor.queues}
-        needs = ["worker", "reaper", *(["pump"] if self._signals(queue) else [])]
-        return tuple(role for role in needs if role not in roles)
-
-    def _signals(self, queue: str) -> bool:
+    def signals(self, queue: str) -> bool:
+        """Whether a queue may have to signal parents: it has children of another queue, or inner nodes that may die."""
         crossing = any(link.queue == queue != link.parent_queue for link in self.links.values())
         return crossing or any(link.id in self.owed and link.queue == queue for link in self.links.values())
 
