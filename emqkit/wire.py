@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)  # for what only hands a value out: a Call[int] is a Call[object]
 S = TypeVar("S")
 P = ParamSpec("P")
 
@@ -63,7 +64,7 @@ Kind = Literal["command", "script", "tool"]
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
+class Call(Generic[T_co]):
     """One command or one script call; `value = yield from call` gives its decoded reply, or raises its refusal.
 
     Attributes:
@@ -78,32 +79,32 @@ class Call(Generic[T]):
     verb: str
     keys: tuple[bytes, ...]
     args: tuple[bytes, ...]
-    read: Callable[[Reply], T] = field(compare=False, repr=False)
+    read: Callable[[Reply], T_co] = field(compare=False, repr=False)
     refusal: Callable[[ErrorReply], EmqError] = field(compare=False, repr=False)
     kind: Kind = "command"
 
-    def __iter__(self) -> Generator[Flush[Any], tuple[Reply, ...], T]:
+    def __iter__(self) -> Generator[Flush[Any], tuple[Reply, ...], T_co]:
         (reply,) = yield Flush((self,))
         if isinstance(reply, ErrorReply):
             raise self.refusal(reply)
         return self.read(reply)
 
-    def value(self, reply: Reply) -> T | EmqError:
+    def value(self, reply: Reply) -> T_co | EmqError:
         """The decoded reply, or the refusal as a value."""
         return self.refusal(reply) if isinstance(reply, ErrorReply) else self.read(reply)
 
 
 @dataclass(frozen=True, slots=True)
-class Flush(Generic[T]):
+class Flush(Generic[T_co]):
     """Several calls in one write; `values = yield from flush` gives one value per call; a refusal is a value too.
 
     With `atomic` the calls go inside MULTI … EXEC and are one step to everyone else. An empty flush is not sent.
     """
 
-    calls: tuple[Call[T], ...]
+    calls: tuple[Call[T_co], ...]
     atomic: bool = False
 
-    def __iter__(self) -> Generator[Flush[Any], tuple[Reply, ...], tuple[T | EmqError, ...]]:
+    def __iter__(self) -> Generator[Flush[Any], tuple[Reply, ...], tuple[T_co | EmqError, ...]]:
         if not self.calls:
             return ()
         replies = yield self
@@ -199,21 +200,21 @@ def run(server: Runner, steps: Steps[T], name: str = "") -> T:
 
 
 @dataclass(frozen=True, slots=True)
-class Done(Generic[T]):
+class Done(Generic[T_co]):
     """How a program ended: with a value or with an exception."""
 
-    value: T | None = None
+    value: T_co | None = None
     error: Exception | None = None
 
 
 @dataclass(frozen=True)
-class Program(Generic[T]):
+class Program(Generic[T_co]):
     """An operation with its arguments, not yet started: hashable, restartable, replayable from its replies.
 
     Its whole state at any moment is the program and its replies so far, so the explorer keeps no generators.
     """
 
-    function: Callable[..., Steps[T]]
+    function: Callable[..., Steps[T_co]]
     owner: Any
     args: tuple[Any, ...]
     kwargs: tuple[tuple[str, Any], ...] = ()
@@ -223,15 +224,15 @@ class Program(Generic[T]):
         """`flows.add`, `jobs.claim`, `pump.sweep`: the owner's noun and the verb."""
         return f"{type(self.owner).__name__.lower()}.{self.function.__name__}"
 
-    def start(self) -> Steps[T]:
+    def start(self) -> Steps[T_co]:
         """A fresh generator of its round trips."""
         return self.function(self.owner, *self.args, **dict(self.kwargs))
 
-    def run(self, server: Runner | None = None) -> T:
+    def run(self, server: Runner | None = None) -> T_co:
         """Run it for real, on its owner's server or the one given."""
         return run(self.owner.server if server is None else server, self.start(), self.name)
 
-    def after(self, replies: Iterable[tuple[Reply, ...] | Exception]) -> Flush[Any] | Done[T]:
+    def after(self, replies: Iterable[tuple[Reply, ...] | Exception]) -> Flush[Any] | Done[T_co]:
         """What it does after these replies: the next flush, or how it ended.
 
         An exception among the replies (`ReplyLost`) is raised inside the program at that point.
@@ -255,6 +256,8 @@ Prepare = Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]
 
 class BoundOperation(Generic[P, T]):
     """An operation of one object: call it to run it; `.steps` and `.program` give it without running it."""
+
+    __name__: str
 
     def __init__(self, owner: Any, function: Callable[..., Steps[T]], prepare: Prepare | None) -> None:
         functools.update_wrapper(self, function)
