@@ -65,7 +65,7 @@ def main(options: list[str]) -> int:
     """Measure and print; 1 when the 95th percentile is not below the limit, 2 without a browser."""
     from lab import NoBrowser, browser
     from playwright.sync_api import sync_playwright
-    from test_player import Shown, put
+    from stage_page import Shown, put
 
     player = StepPlayer(long_trace())
     try:

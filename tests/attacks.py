@@ -18,7 +18,7 @@ from pathlib import Path
 from emqkit import EmqError, Jobs, explore, step
 from emqkit.scripts import Script, ScriptSet
 from emqkit.servers import open_server
-from emqkit.servers.sandbox import open_sandbox
+from emqkit.servers.sandbox import Sandbox, open_sandbox
 from emqkit.sim.catalogue import replay
 
 MARK = Path(tempfile.gettempdir()) / "emqkit-attack-mark"
@@ -112,8 +112,8 @@ def _door(name: str) -> Callable[[Callable[[str, float], str]], Callable[[str, f
 @_door("open_server")
 def _open_server(body: str, deadline_s: float) -> str:
     with open_server(scripts=attacked(body)) as server:
-        assert server.kind == "sandbox"
-        server.deadline_s = deadline_s  # type: ignore[attr-defined]
+        assert isinstance(server, Sandbox)
+        server.deadline_s = deadline_s
         jobs = Jobs(server)
         jobs.enqueue("q", "x")
         claim = jobs.claim("q")

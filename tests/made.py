@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from emqkit import Child, Flow, Flows, Jobs, Minter, Server, Trace, keys, record
 from emqkit.snapshot import Hash, Ranked, Snapshot, Text, Value
-from emqkit.wire import Call, Steps
+from emqkit.wire import Call, Reply, Steps, command
 
 P, A, B, C = "JOB0KHTOWnGLuC", "JOB0KHTOWnGLuD", "JOB0KHTOWnGLuE", "JOB0KHTOWnGLuF"
 NOW = 1_000_000
@@ -26,7 +28,7 @@ def ranked(*members: tuple[str, float]) -> Ranked:
     return Ranked(tuple((id.encode(), float(score)) for id, score in members))
 
 
-def snapshot(contents: dict[bytes, Value], now: int = NOW) -> Snapshot:
+def snapshot(contents: Mapping[bytes, Value], now: int = NOW) -> Snapshot:
     return Snapshot(tuple(sorted(contents.items())), now)
 
 
@@ -39,6 +41,11 @@ def held_flow() -> dict[bytes, Value]:
         keys.job("orders", B): row("pending", payload="label", parent=P, parent_policy="id"),
         keys.queue_key("orders", "pending"): ranked((A, 0), (B, 0)),
     }
+
+
+def script_call(name: str, keys: Sequence[bytes] = (), args: Sequence[bytes] = ()) -> Call[Reply]:
+    """A call of a script, nothing of which is read."""
+    return replace(command(name, keys, args, lambda reply: reply), kind="script")
 
 
 def as_operation(call: Call[Any]) -> Steps[Any]:

@@ -105,8 +105,8 @@ def every_transition(node: Server) -> None:
     # signals from elsewhere, delivered on this slot: a completion, an ignored death, a failure
     client.delete(f"{base}flow:outbox")
     client.set(f"{base}job:{P}:dependencies", 1)
-    entries = [Completion(QUEUE, P, D, b"r"), Failure(QUEUE, P, E, "id", b"e"), Failure(QUEUE, P, F, "fp", b"e")]
-    client.rpush(f"{base}flow:outbox", *map(encode, entries))
+    died = (Failure(QUEUE, P, E, "id", b"e"), Failure(QUEUE, P, F, "fp", b"e"))
+    client.rpush(f"{base}flow:outbox", encode(Completion(QUEUE, P, D, b"r")), *map(encode, died))
     assert pump.sweep().delivered == 3
     # the native models, done and refused
     for id in (A, B):

@@ -529,7 +529,7 @@ def test_one_node_of_a_cluster_refuses_a_key_of_a_slot_it_does_not_own(wheel: st
 
 
 def keys(server: EmbeddedServer) -> int:
-    (reply,) = server.round_trip(Flush((command("DBSIZE", (), (), int),)))  # type: ignore[arg-type]
+    (reply,) = server.round_trip(Flush((command("DBSIZE", (), (), lambda reply: reply),)))
     assert isinstance(reply, int)
     return reply
 

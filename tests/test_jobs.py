@@ -62,7 +62,7 @@ def claimed(jobs: Jobs, queue: str, id: str = A, **fields: str) -> Claim:
     """A job landed and claimed; extra fields on its row."""
     jobs.enqueue(queue, "pick", id=id)
     if fields:
-        jobs.server.client.hset(f"emq:{{{queue}}}:job:{id}", mapping=fields)
+        jobs.server.client.hset(f"emq:{{{queue}}}:job:{id}", mapping=dict(fields.items()))
     claim = jobs.claim(queue)
     assert claim is not None and claim.id == id
     return claim

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -79,7 +80,11 @@ def test_an_ill_formed_queue_is_refused_by_every_builder(queue: Any) -> None:
 
 @pytest.mark.parametrize("id", ILL_FORMED, ids=repr)
 def test_an_ill_formed_id_is_refused_at_the_key_builder(id: Any) -> None:
-    for build in (lambda: keys.job("orders", id), lambda: keys.subkey("orders", id, "failed")):
+    builders: tuple[Callable[[], bytes], ...] = (
+        lambda: keys.job("orders", id),
+        lambda: keys.subkey("orders", id, "failed"),
+    )
+    for build in builders:
         with pytest.raises(IllFormedId) as caught:
             build()
         assert caught.value.id is id

@@ -12,10 +12,11 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO
 
 import pytest
+from redis import Redis
 
 from emqkit import open_server
 from emqkit.errors import BadArgument, EmqError, Unreachable, UnsuitableServer
@@ -112,13 +113,12 @@ def test_a_user_with_a_difficult_password_gets_in(process: Process) -> None:
 
 
 @contextlib.contextmanager
-def user(admin: object, name: str, *rules: str) -> Iterator[None]:
-    run = admin.execute_command  # type: ignore[attr-defined]
-    run("ACL", "SETUSER", name, "reset", "on", f">{SECRET}", *rules)
+def user(admin: Redis, name: str, *rules: str) -> Iterator[None]:
+    admin.execute_command("ACL", "SETUSER", name, "reset", "on", f">{SECRET}", *rules)
     try:
         yield
     finally:
-        run("ACL", "DELUSER", name)
+        admin.execute_command("ACL", "DELUSER", name)
 
 
 def test_a_url_cannot_change_how_replies_are_read_or_sent_again(process: Process) -> None:
@@ -183,13 +183,13 @@ def test_a_host_nobody_knows_cannot_be_reached() -> None:
 
 
 @contextlib.contextmanager
-def listener(answer: Callable[[BinaryIO, BinaryIO], None]) -> Iterator[int]:
+def listener(answer: Callable[[BufferedIOBase, BufferedIOBase], object]) -> Iterator[int]:
     """The port of something that is no Valkey and answers as it likes."""
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             with contextlib.suppress(OSError):
-                answer(self.rfile, self.wfile)  # type: ignore[arg-type]
+                answer(self.rfile, self.wfile)
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -207,7 +207,7 @@ def test_what_hangs_up_is_suspected_of_wanting_tls() -> None:
 
 
 def test_what_speaks_another_protocol_is_no_server() -> None:
-    def web(asked: BinaryIO, answers: BinaryIO) -> None:
+    def web(asked: BufferedIOBase, answers: BufferedIOBase) -> None:
         asked.readline()
         answers.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
@@ -280,10 +280,10 @@ def test_one_node_of_a_cluster_is_refused() -> None:
         assert "it is one node of a cluster" in refused(process.url)
 
 
-def stub(**replies: bytes) -> Callable[[BinaryIO, BinaryIO], None]:
+def stub(**replies: bytes) -> Callable[[BufferedIOBase, BufferedIOBase], None]:
     """A server that answers each verb with what is given, and all others with OK."""
 
-    def answer(asked: BinaryIO, answers: BinaryIO) -> None:
+    def answer(asked: BufferedIOBase, answers: BufferedIOBase) -> None:
         while line := asked.readline():
             words = []
             for _ in range(int(line[1:])):
@@ -336,11 +336,12 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     if openssl is None:
         pytest.skip("no openssl here to make a certificate with")
     folder = tmp_path_factory.mktemp("tls")
-    paths = (folder / "certificate.pem", folder / "key.pem")
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
     named = ["-subj", "/CN=emqkit", "-addext", "subjectAltName=IP:127.0.0.1"]
-    made = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-out", paths[0], "-keyout", paths[1]]
-    subprocess.run([openssl, *made, *named], check=True, capture_output=True)
-    return paths
+    made = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    into = ["-out", str(certificate), "-keyout", str(key)]
+    subprocess.run([openssl, *made, *into, *named], check=True, capture_output=True)
+    return certificate, key
 
 
 @pytest.fixture

@@ -395,7 +395,7 @@ FAILED = {"metrics:failed": {"count": "1"}}
 DEAD_A = {f"job:{A}": row("dead", 2, last_error="boom")}
 
 
-def claimed(room: Room, where: str = "active", **more: Any) -> None:
+def claimed(room: Room, where: str = "active", /, **more: Any) -> None:
     room.write(**{f"job:{A}": row(where, 2), where: ids(A, score=FAR if where == "active" else 0)}, **more)
 
 
@@ -691,7 +691,7 @@ def test_remove_job_without_a_dedup_id_touches_no_dedup_key(room: Room) -> None:
 
 
 def test_remove_job_leaves_what_a_parent_collected(room: Room) -> None:
-    collected = {f"job:{A}:dependencies": "1"}
+    collected: dict[str, Any] = {f"job:{A}:dependencies": "1"}
     collected |= {f"job:{A}:{kind}": {B: kind} for kind in ("processed", "failed", "unsuccessful")}
     room.write(**collected, **{f"job:{A}": row("awaiting_children", 0)})
     assert room.run("remove_job", REMOVE, [A, ""]) == 1

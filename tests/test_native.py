@@ -166,7 +166,7 @@ def test_a_flow_line_is_word_for_word_what_the_script_is_called_with(
     calls: list[tuple[bytes, ...]] = []
     for settle in ("complete", "retry"):
         claimed(server, queue)
-        server.client.hset(f"emq:{{{queue}}}:job:{A}", mapping=fields)
+        server.client.hset(f"emq:{{{queue}}}:job:{A}", mapping=dict(fields.items()))
         with wire(server) as sent:
             if settle == "complete":
                 Jobs(server).complete(queue, A, 1, result="r")
@@ -229,7 +229,7 @@ Refusal = Callable[[Native], object]
         *(lambda n, x=x: n.fail("q", A, 1, error="e", delay_ms=x) for x in (-1, 1.5, True, None)),
         *(lambda n, x=x: n.complete("q", A, 1, parent=ParentLink(P), result=x) for x in (7, True, ["r"])),
         *(lambda n, x=x: n.complete("q", A, 1, parent=x) for x in (P, 7, (P, None))),
-        lambda n: n.complete("q", A, 1, parent=ParentLink(P, None, "else")),
+        *(lambda n, x=x: n.complete("q", A, 1, parent=ParentLink(P, None, x)) for x in ("else",)),
         lambda n: n.complete("q", A, 1, result="no parent to give it to"),
         lambda n: n.complete("q", Claim("orders", A, b"", 1)),
         lambda n: n.fail("q", Claim("orders", A, b"", 1), error="e"),

@@ -275,7 +275,7 @@ def test_poison_is_kept_and_what_stands_behind_it_waits(pump: Pump, orders: str,
     drain(server, labels)
     first, second = outbox(server, labels)
     key = f"emq:{{{labels}}}:flow:outbox"
-    server.client.linsert(key, "BEFORE", second, raw)
+    server.client.execute_command("LINSERT", key, "BEFORE", second, raw)
     swept = pump.sweep()
     assert (swept.delivered, counter(server, orders, P)) == (1, 1)
     assert swept.blocked_by is not None

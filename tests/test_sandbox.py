@@ -287,7 +287,9 @@ def test_a_pump_does_not_take_a_script_that_was_stopped_for_poison(wheel: str) -
     with open_sandbox(mine, deadline_s=0.3) as server:
         Flows(server).add("o", Flow("p", [Child("c", "y", id=A)], id=P))
         jobs = Jobs(server)
-        jobs.complete("y", jobs.claim("y"))
+        claim = jobs.claim("y")
+        assert claim is not None
+        jobs.complete("y", claim)
         with pytest.raises(ScriptStopped, match="flow_deliver"):
             Pump(server, "y").sweep()
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,16 +19,14 @@ from emqkit.ids import EPOCH_MS, SharedMinter, Stretch, parse, process_minter
 from emqkit.servers import Server, open_server
 from emqkit.servers.base import IDS_KEY
 from emqkit.servers.embedded import EmbeddedServer, start_process
-from emqkit.wire import Call, ErrorReply, Flush, Reply
+from emqkit.wire import ErrorReply, Flush, Reply, command
 
 NOW = EPOCH_MS + 10**11
 
 
 def reserve(server: Server, now: int, length: int) -> Stretch:
-    call: Call[Reply] = Call(
-        "reserve", (IDS_KEY,), (b"%d" % now, b"%d" % length), lambda reply: reply, lambda error: Exception(), "tool"
-    )
-    (reply,) = server.round_trip(Flush((call,)))
+    call = command("reserve", [IDS_KEY], [b"%d" % now, b"%d" % length], lambda reply: reply)
+    (reply,) = server.round_trip(Flush((replace(call, kind="tool"),)))
     assert isinstance(reply, tuple)
     return Stretch(*(int(part) for part in reply if isinstance(part, bytes)))
 

@@ -25,6 +25,7 @@ FLOWS = planned("orders", Flow("order", [Child("pick", "stock")]))
 PARENT = str(FLOWS[0].flow.id)
 CREW: tuple[Actor, ...] = (Worker("stock"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders"))
 COUNT = itertools.count()
+UNHASHABLE: Any = ["orders"]
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +98,7 @@ def test_so_does_an_error_of_an_actor_that_is_asked_what_it_does(fake: Server) -
         (lambda kit: Janitor(kit.server).dither.program("orders"), "janitor.dither goes on differently after the same"),
         (lambda kit: Unequal(kit.server).look.program("orders"), "the owner of unequal.look, a Unequal, does not comp"),
         (lambda kit: Janitor(kit.server).look.program(f"q{next(COUNT)}"), "an argument of janitor.look does not comp"),
-        (lambda kit: Janitor(kit.server).look.program(["orders"]), "janitor.look cannot be remembered"),
+        (lambda kit: Janitor(kit.server).look.program(UNHASHABLE), "janitor.look cannot be remembered"),
     ],
     ids=["operation", "owner", "argument", "unhashable"],
 )

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import lupa
@@ -34,7 +35,7 @@ FOREIGN = "USR0000000000A"
 FAR = 10**14  # milliseconds: a lease or a delay that no test outlives
 
 
-def send(server: Server, verb: str, *args: str | bytes | int) -> Reply:
+def send(server: Server, verb: str, *args: str | bytes | float) -> Reply:
     """One command; an error is a value."""
     words = tuple(word if isinstance(word, bytes) else str(word).encode() for word in args)
     call: Call[Reply] = Call(verb, (), words, lambda reply: reply, lambda error: BadArgument("", "", ""))
@@ -868,7 +869,7 @@ class Interrupted(BaseException):
     """As a notebook's Interrupt is: no `Exception`."""
 
 
-@pytest.mark.parametrize("run", [run_here, lambda *args: run_apart(*args, 30.0)], ids=["here", "apart"])
+@pytest.mark.parametrize("run", [run_here, partial(run_apart, deadline_s=30.0)], ids=["here", "apart"])
 def test_what_goes_wrong_outside_is_not_caught_by_the_scripts_pcall(run: Callable[..., Ending]) -> None:
     happened: list[str] = []
 

@@ -598,12 +598,15 @@ def test_every_operation_of_the_house_has_a_docstring_of_its_own(owner: type) ->
 
 
 def test_a_wrong_call_is_a_type_error_at_once(server: Server) -> None:
-    for make in (
-        lambda: Bench(server).swap.program("x"),
-        lambda: Bench(server).swap.steps("x", "y", tims=2),
-        lambda: Jobs(server).claim(),
-        lambda: Jobs(server).retry("orders", CLAIM),
-    ):
+    bench: Any = Bench(server)
+    jobs: Any = Jobs(server)
+    wrong: tuple[Callable[[], object], ...] = (
+        lambda: bench.swap.program("x"),
+        lambda: bench.swap.steps("x", "y", tims=2),
+        lambda: jobs.claim(),
+        lambda: jobs.retry("orders", CLAIM),
+    )
+    for make in wrong:
         with wire(server) as sent, pytest.raises(TypeError):
             make()
         assert sent == []

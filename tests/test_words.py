@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made import A, B, C, P, as_operation, fields, held_flow, ranked, row, snapshot
+from made import A, B, C, P, as_operation, fields, held_flow, ranked, row, script_call, snapshot
 
 from emqkit import Child, Flow, Flows, Jobs, Minter, Pump, Server, Trace, capture, keys, record, run
 from emqkit.errors import EmqError, ReplyLost, WrongNamespace
@@ -17,7 +17,7 @@ from emqkit.outbox import Completion, Failure, encode
 from emqkit.scripts import ScriptSet
 from emqkit.snapshot import Change, Items, Snapshot, Text, Value, diff
 from emqkit.trace import CallRecord, Step
-from emqkit.wire import Call, ErrorReply, Flush, Reply, command
+from emqkit.wire import ErrorReply, Flush, Reply, command
 from emqkit.words import calls
 from emqkit.words.changes import changes_in_words, field_words, key_words, signal_words, telling
 from emqkit.words.commands import reply_words
@@ -422,11 +422,11 @@ def test_replies_are_told_as_they_came(reply: Reply, words: str) -> None:
 
 
 def commanded(
-    verb: str, key: bytes, *args: bytes, reply: Reply = None, after: dict[bytes, Value] | None = None, **more: Any
+    verb: str, key: bytes, *args: bytes, reply: Reply = None, after: Mapping[bytes, Value] | None = None, **more: Any
 ) -> Callable[[], str]:
     """What makes the sentence of a command on the held flow, which then holds what `after` adds to it."""
     before = snapshot(held_flow() | more.get("before", {}))
-    then = before if after is None else snapshot(dict(before.entries) | after)
+    then = before if after is None else snapshot({**dict(before.entries), **after})
     for name in more.get("gone", ()):
         then = Snapshot(tuple(one for one in then.entries if one[0] != name), then.now)
     call = command(verb, [key, *more.get("keys", ())], list(args), lambda reply: reply)
@@ -693,8 +693,7 @@ def test_a_refusal_names_whose_fault_it_is_as_far_as_the_call_says_so() -> None:
         (kind, (b"no id", *args[1:3], b"nor", b"a", b"this", b"b"), ": EMQKIND job id must be JOB-namespaced"),
         (kind, args[:2], ": EMQKIND job id must be JOB-namespaced"),
     ):
-        call: Call[Any] = Call("enqueue_flow", queue_keys, sent, int, RuntimeError, "script")
-        one = CallRecord(call, reply, Snapshot(), Snapshot())
+        one = CallRecord(script_call("enqueue_flow", queue_keys, sent), reply, Snapshot(), Snapshot())
         expected = f"enqueue_flow is refused {words}; nothing changed.".replace("refused :", "refused:")
         assert calls.sentence(one, READY, NAMES) == expected
 
@@ -816,5 +815,6 @@ def test_the_start_says_what_there_is(server: Server, queue: str) -> None:
     Jobs(server).enqueue(queue, "a")
     start = "The start: nothing has been sent yet. Already there: "
     assert calls.start_sentence(capture(server, keys.base(queue) + b"*")) == f"{start}{queue} (1 row)."
-    several = {keys.job("orders", A): row("pending"), keys.job("payments", B): row("pending"), b"stray": Text(b"x")}
-    assert calls.start_sentence(snapshot(several)) == f"{start}orders (1 row), payments (1 row) and 1 other key."
+    rows = {keys.job("orders", A): row("pending"), keys.job("payments", B): row("pending")}
+    several = snapshot({**rows, b"stray": Text(b"x")})
+    assert calls.start_sentence(several) == f"{start}orders (1 row), payments (1 row) and 1 other key."

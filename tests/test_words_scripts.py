@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from made import A, B, C, P, as_operation, fields, held_flow, ranked, row
+from made import A, B, C, P, as_operation, fields, held_flow, ranked, row, script_call, snapshot
 
 from emqkit import keys, open_server, record
 from emqkit import transitions as script
@@ -21,8 +21,9 @@ from emqkit.snapshot import Items, Snapshot, Text, Value, restore
 from emqkit.trace import CallRecord, Trace
 from emqkit.transitions import ParentLink
 from emqkit.wire import Call, run
-from emqkit.words.calls import SCRIPTS, sentence
+from emqkit.words.calls import sentence
 from emqkit.words.names import Names
+from emqkit.words.scripts import SCRIPTS
 
 Contents = dict[bytes, Value]
 
@@ -953,8 +954,8 @@ def test_a_script_whose_header_has_other_names_is_told_by_its_reply_and_its_chan
 @pytest.mark.usefixtures("wheel")
 def test_a_script_of_the_learners_own_is_told_by_its_summary() -> None:
     source = "-- greet: say hello\n-- keys\n-- argv\n-- replies  hello\n\nreturn 'hello'\n"
-    call: Call[Any] = Call("greet", (), (), lambda reply: reply, RuntimeError, "script")
-    assert said({}, call, laid_over("greet", source)) == 'greet (say hello) answers "hello"; nothing changed.'
+    told = said({}, script_call("greet"), laid_over("greet", source))
+    assert told == 'greet (say hello) answers "hello"; nothing changed.'
 
 
 def test_a_call_of_a_script_that_the_set_lacks_or_takes_otherwise_is_told_by_its_keys() -> None:
@@ -970,8 +971,7 @@ def test_a_call_of_a_script_that_the_set_lacks_or_takes_otherwise_is_told_by_its
 
 
 def test_a_call_whose_first_key_is_of_no_queue_is_told_by_its_reply() -> None:
-    call: Call[Any] = Call("enqueue", (b"emq:x", b"emq:y"), (A.encode(), b"pick"), bool, RuntimeError, "script")
-    assert said({}, call) == (
+    assert said({}, script_call("enqueue", [b"emq:x", b"emq:y"], [A.encode(), b"pick"])) == (
         "enqueue (land one job where the next claim can take it, unless its row is already there) "
         'on key "emq:x" and key "emq:y" answers 1: '
         'key "emq:x" gains 3 parts; key "emq:y" gains 1 part.'
@@ -986,7 +986,7 @@ def test_a_call_whose_first_key_is_of_no_queue_is_told_by_its_reply() -> None:
     [(1_099, False), (1_100, True), (1_150, True), (1_200, True), (1_201, False), (2 * 10**14, True)],
 )
 def test_an_extension_within_one_moment_is_told_by_the_deadline_it_must_have(deadline: int, extended: bool) -> None:
-    lease = Snapshot(tuple(sorted({job(A): row("active", 1), own("active"): ranked((A, deadline))}.items())), 1_000)
+    lease = snapshot({job(A): row("active", 1), own("active"): ranked((A, deadline))}, 1_000)
     later = Snapshot(lease.entries, 1_100)
     call = script.extend_lock("orders", A, 1, 100)
     words = sentence(CallRecord(call, 1, lease, later), READY)
@@ -1001,8 +1001,7 @@ def test_what_is_due_or_lapsed_at_the_very_moment_counts_as_such() -> None:
         ("active", "active", script.reap("orders"), "takes nothing back, although 1 lease lapsed in active of"),
     ):
         for score, said_so in ((1_000, True), (1_001, False)):
-            contents = {job(A): row(state, 1), own(name): ranked((A, score))}
-            before = Snapshot(tuple(sorted(contents.items())), 1_000)
+            before = snapshot({job(A): row(state, 1), own(name): ranked((A, score))}, 1_000)
             told = sentence(CallRecord(call, 0, before, Snapshot(before.entries, 2_000)), READY)
             assert (words in told) is said_so
 
@@ -1013,9 +1012,6 @@ def test_a_job_that_came_due_while_the_call_ran_was_due() -> None:
         ("active", "active", script.reap("orders"), "reap puts 1 job of orders whose lease lapsed back"),
     ):
         for score, said_so in ((2_000, True), (2_001, False)):
-            then = {job(A): row(state, 1), own(name): ranked((A, score))}
-            now = {job(A): row("pending", 1), own("pending"): ranked((A, 0))}
-            before, after = (
-                Snapshot(tuple(sorted(contents.items())), at) for contents, at in ((then, 1_000), (now, 2_000))
-            )
+            before = snapshot({job(A): row(state, 1), own(name): ranked((A, score))}, 1_000)
+            after = snapshot({job(A): row("pending", 1), own("pending"): ranked((A, 0))}, 2_000)
             assert (words in sentence(CallRecord(call, 1, before, after), READY)) is said_so

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,8 +50,7 @@ NEVER = Waits()
 
 
 def worked(**counts: Any) -> Worked:
-    nothing = {"completed": 0, "scheduled": 0, "dead": 0, "lost": 0, "reaped": 0, "promoted": 0, "ended": "empty"}
-    return Worked(**(nothing | counts))
+    return replace(Worked(completed=0, scheduled=0, dead=0, lost=0, reaped=0, promoted=0, ended="empty"), **counts)
 
 
 # --- one job ----------------------------------------------------------------------------------------------------------

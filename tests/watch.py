@@ -120,7 +120,7 @@ def fall_due(server: Server, queue: str) -> None:
 
 
 def _into_the_past(server: Server, key: str) -> None:
-    for place, member in enumerate(server.client.zrange(key, 0, -1), start=1):
+    for place, member in enumerate(server.client.execute_command("ZRANGE", key, 0, -1), start=1):
         server.client.zadd(key, {member: place})
 
 
