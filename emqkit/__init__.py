@@ -14,7 +14,8 @@ from emqkit.errors import *  # noqa: F403
 from emqkit.errors import __all__ as _errors
 from emqkit.flows import AddedChild, AddedFlow, BulkAdded, Child, FailedFlow, Flow, Flows
 from emqkit.ids import Minter
-from emqkit.jobs import Claim, Depths, Jobs, Verdict
+from emqkit.jobs import Claim, Depths, Enqueued, Jobs
+from emqkit.jobs import Enqueued as Verdict  # its name of old
 from emqkit.log import logger
 from emqkit.native import Native
 from emqkit.pump import Pump, Swept
@@ -43,6 +44,7 @@ __all__ = [
     "Claim",
     "CounterLab",
     "Depths",
+    "Enqueued",
     "FailedFlow",
     "Flow",
     "Flows",

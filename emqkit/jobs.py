@@ -25,7 +25,7 @@ from emqkit.servers.base import Server, check_server
 from emqkit.transitions import Claim, ParentLink
 from emqkit.wire import Call, Flush, Reply, Steps, command, operation
 
-__all__ = ["Claim", "Depths", "Jobs", "State", "Verdict", "link_call", "node_call", "settling", "value_or_raise"]
+__all__ = ["Claim", "Depths", "Enqueued", "Jobs", "State", "link_call", "node_call", "settling", "value_or_raise"]
 
 T = TypeVar("T")
 
@@ -40,8 +40,8 @@ _SET_STATES: tuple[tuple[str, State], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What became of one job of a bulk add: `landed`, `duplicate` (its row existed; nothing changed) or `refused`."""
+class Enqueued:
+    """What became of one job handed in: `landed`, `duplicate` (its row existed; nothing changed) or `refused`."""
 
     id: str
     outcome: Literal["landed", "duplicate", "refused"]
@@ -75,7 +75,7 @@ class Jobs:
     # --- landing ----------------------------------------------------------------------------------------------------
 
     @operation
-    def enqueue(self, queue: str, payload: Data, *, id: str | None = None) -> Steps[Verdict]:
+    def enqueue(self, queue: str, payload: Data, *, id: str | None = None) -> Steps[Enqueued]:
         """Land one job in pending. One round trip.
 
         Args:
@@ -88,7 +88,7 @@ class Jobs:
             WrongNamespace: the script refused the id, before any write.
         """
         landed = yield from transitions.enqueue(queue, _given(id), to_bytes(payload))
-        return Verdict(_given(id), "landed" if landed else "duplicate")
+        return Enqueued(_given(id), "landed" if landed else "duplicate")
 
     @enqueue.prepare
     def _enqueue(self, queue: str, payload: Data, *, id: str | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -97,8 +97,8 @@ class Jobs:
         return (queue, payload), {"id": self._mint(id)}
 
     @operation
-    def enqueue_many(self, queue: str, items: Sequence[Data | tuple[str, Data]]) -> Steps[tuple[Verdict, ...]]:
-        """Land many jobs in one flush; returns a verdict for each, in input order (Batches dive 02).
+    def enqueue_many(self, queue: str, items: Sequence[Data | tuple[str, Data]]) -> Steps[tuple[Enqueued, ...]]:
+        """Land many jobs in one flush; returns what became of each, in input order (Batches dive 02).
 
         Args:
             queue: where they go.
@@ -106,11 +106,11 @@ class Jobs:
 
         Raises:
             BadArgument, IllFormedId, IllFormedQueue: before the flush, so nothing landed. A well-formed id of another
-            namespace does not raise: its verdict is `refused`, and the others land.
+            namespace does not raise: its outcome is `refused`, and the others land.
         """
         jobs = [(id, to_bytes(payload)) for id, payload in map(_as_pair, items)]
         answers = yield from Flush(tuple(transitions.enqueue(queue, id, payload) for id, payload in jobs))
-        return tuple(_verdict(id, answer) for (id, _), answer in zip(jobs, answers, strict=True))
+        return tuple(_enqueued(id, answer) for (id, _), answer in zip(jobs, answers, strict=True))
 
     @enqueue_many.prepare
     def _enqueue_many(
@@ -125,10 +125,10 @@ class Jobs:
         return (queue, tuple((self._mint(id), payload) for id, payload in complete)), {}
 
     @operation
-    def enqueue_in(self, queue: str, payload: Data, delay_ms: int, *, id: str | None = None) -> Steps[Verdict]:
+    def enqueue_in(self, queue: str, payload: Data, delay_ms: int, *, id: str | None = None) -> Steps[Enqueued]:
         """Land one job in schedule, due `delay_ms` milliseconds (0 or more) from the server's now. One round trip."""
         landed = yield from transitions.schedule(queue, _given(id), to_bytes(payload), "in", delay_ms)
-        return Verdict(_given(id), "landed" if landed else "duplicate")
+        return Enqueued(_given(id), "landed" if landed else "duplicate")
 
     @enqueue_in.prepare
     def _enqueue_in(
@@ -140,10 +140,10 @@ class Jobs:
         return (queue, payload, delay_ms), {"id": self._mint(id)}
 
     @operation
-    def enqueue_at(self, queue: str, payload: Data, at_ms: int, *, id: str | None = None) -> Steps[Verdict]:
+    def enqueue_at(self, queue: str, payload: Data, at_ms: int, *, id: str | None = None) -> Steps[Enqueued]:
         """Land one job in schedule, due at `at_ms` unix milliseconds as the caller computed it. One round trip."""
         landed = yield from transitions.schedule(queue, _given(id), to_bytes(payload), "at", at_ms)
-        return Verdict(_given(id), "landed" if landed else "duplicate")
+        return Enqueued(_given(id), "landed" if landed else "duplicate")
 
     @enqueue_at.prepare
     def _enqueue_at(
@@ -398,10 +398,10 @@ def _given(id: str | None) -> str:
     return id
 
 
-def _verdict(id: str, answer: bool | EmqError) -> Verdict:
+def _enqueued(id: str, answer: bool | EmqError) -> Enqueued:
     if isinstance(answer, EmqError):
-        return Verdict(id, "refused", answer)
-    return Verdict(id, "landed" if answer else "duplicate")
+        return Enqueued(id, "refused", answer)
+    return Enqueued(id, "landed" if answer else "duplicate")
 
 
 def settling(queue: str, job: Claim | str, token: int | None) -> tuple[str, int]:

@@ -47,7 +47,7 @@ from emqkit.errors import (
     WrongNamespace,
 )
 from emqkit.ids import Minter
-from emqkit.jobs import Claim, Depths, Jobs, Verdict
+from emqkit.jobs import Claim, Depths, Enqueued, Jobs
 from emqkit.outbox import Completion, Failure, encode
 from emqkit.servers import Server
 from emqkit.worker import Worker
@@ -73,7 +73,7 @@ def claimed(jobs: Jobs, queue: str, id: str = A, **fields: str) -> Claim:
 
 def test_an_enqueued_job_is_pending_whole_and_unclaimed(jobs: Jobs, queue: str) -> None:
     verdict = jobs.enqueue(queue, "pick", id=A)
-    assert verdict == Verdict(A, "landed")
+    assert verdict == Enqueued(A, "landed")
     assert verdict.landed
     assert row(jobs.server, queue, A) == {b"state": b"pending", b"attempts": b"0", b"payload": b"pick"}
     assert members(jobs.server, queue, "pending") == [A]
@@ -83,7 +83,7 @@ def test_the_same_id_again_is_a_duplicate_and_changes_nothing(jobs: Jobs, queue:
     jobs.enqueue(queue, "pick", id=A)
     with unchanged(jobs.server):
         verdict = jobs.enqueue(queue, "other", id=A)
-    assert verdict == Verdict(A, "duplicate")
+    assert verdict == Enqueued(A, "duplicate")
     assert not verdict.landed
 
 
@@ -110,7 +110,7 @@ def test_ids_come_from_the_minter_of_the_server(server: Server, queue: str) -> N
     ids=["enqueue", "enqueue_in", "enqueue_at"],
 )
 def test_an_id_of_another_namespace_is_refused_by_the_script(
-    jobs: Jobs, queue: str, land: Callable[[Jobs, str, str], Verdict]
+    jobs: Jobs, queue: str, land: Callable[[Jobs, str, str], Enqueued]
 ) -> None:
     with wire(jobs.server) as sent, unchanged(jobs.server, WrongNamespace, match=FOREIGN):
         land(jobs, queue, FOREIGN)
@@ -160,7 +160,7 @@ def test_one_ill_formed_id_keeps_the_whole_batch_off_the_wire(jobs: Jobs, queue:
 
 
 def test_a_delayed_job_waits_until_it_is_due(jobs: Jobs, queue: str) -> None:
-    assert jobs.enqueue_in(queue, "pick", 60_000, id=A) == Verdict(A, "landed")
+    assert jobs.enqueue_in(queue, "pick", 60_000, id=A) == Enqueued(A, "landed")
     assert row(jobs.server, queue, A)[b"state"] == b"scheduled"
     assert (jobs.claim(queue), jobs.promote(queue)) == (None, 0)
     assert everything(jobs.server).ranked(f"emq:{{{queue}}}:schedule".encode())[A.encode()] > 60_000

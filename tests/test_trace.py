@@ -409,5 +409,5 @@ def test_looking_takes_no_part_in_what_is_recorded(server: Server, queue: str) -
 
 def test_what_an_operation_answered_is_no_program(server: Server, queue: str) -> None:
     answered = Jobs(server).enqueue(queue, "payload")
-    with pytest.raises(BadArgument, match="is Verdict, not a program: pass flows.add.program"):
+    with pytest.raises(BadArgument, match="is Enqueued, not a program: pass flows.add.program"):
         Trace.of(answered, server)  # type: ignore[arg-type]
