@@ -353,7 +353,7 @@ def test_foreign_lua_that_makes_too_much_to_look_at_is_stopped(wheel: str, monke
     with open_server("fake://") as server:
         stepped = step(lua, ["k"], [], server, deadline_s=30.0)
     assert stepped.error is not None
-    assert stepped.error.text.startswith("it made more to look at than")
+    assert stepped.error.text.startswith("its run takes more than")
     assert 10 < len(stepped.asked) < 30
 
 

@@ -722,7 +722,7 @@ def test_what_a_live_server_has_and_the_stepper_has_not_stops_it_even_in_a_pcall
         stepped = step(f"pcall(function() return {name} end)\nreturn 1", [], [], server)
     assert stepped.error is not None
     assert stepped.error.stopped
-    assert f"it uses {name}, which a live server has and the stepper keeps out" in stepped.error.text
+    assert f"it uses {name}, which a live server has but the stepper leaves out" in stepped.error.text
     assert stepped.agrees is None
 
 
@@ -853,7 +853,7 @@ def test_a_record_that_tells_something_else_is_contradicted() -> None:
 
 def test_a_command_has_no_lines() -> None:
     call = recorded("HGET", [b"k"], [b"f"], None, Snapshot(), Snapshot())
-    with pytest.raises(BadArgument, match="no script"):
+    with pytest.raises(BadArgument, match="not a script"):
         step_call(
             CallRecord(replace(call.call, kind="command"), None, Snapshot(), Snapshot()), ScriptSet.load("published")
         )

@@ -291,7 +291,7 @@ DONE = encode(Completion("orders", P, A, b"r")).decode()
             ],
         ),
         ([change(COUNTER, None, None, "2")], [("+", "the counter of pack order 7 starts at 2")]),
-        ([change(COUNTER, None, "2", None)], [("-", "the counter of pack order 7 goes; it stood at 2")]),
+        ([change(COUNTER, None, "2", None)], [("-", "the counter of pack order 7 is deleted; it was at 2")]),
         ([sub("failed", A, None, "boom")], [("+", 'failed of pack order 7 gains pick: "boom"')]),
         ([sub("failed", A, None, A)], [("+", "failed of pack order 7 gains pick: its own id")]),
         ([sub("failed", A, "boom", None)], [("-", "failed of pack order 7 loses pick")]),
@@ -440,7 +440,7 @@ SIGNALS = tuple(encode(Completion("orders", P, id, b"r")) for id in (A, B, A, B)
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        (commanded("HSET", META, b"paused", b"1", after=PAUSED), "HSET pauses orders: claims stop, nothing else does."),
+        (commanded("HSET", META, b"paused", b"1", after=PAUSED), "HSET pauses orders: claims stop, and nothing else."),
         (
             commanded("HSET", META, b"paused", b"1", before=PAUSED),
             "HSET pauses orders, which was paused already; nothing changed.",
@@ -453,11 +453,11 @@ SIGNALS = tuple(encode(Completion("orders", P, id, b"r")) for id in (A, B, A, B)
         ),
         (
             commanded("HSET", ROW, b"parent", P.encode()),
-            "HSET writes parent = pack order 7 on the row of pick; it stood there already.",
+            "HSET writes parent = pack order 7 on the row of pick; it was there already.",
         ),
         (
             commanded("HSET", ROW, b"a", b"b", after={ROW: fields(a="b"), b"emq:{orders}:x": Text(b"1")}),
-            'HSET writes a = "b" on the row of pick. Besides: key "emq:{orders}:x" gains 1 part.',
+            'HSET writes a = "b" on the row of pick. Also: key "emq:{orders}:x" gains 1 part.',
         ),
         (
             commanded("HDEL", ROW, b"parent", b"x", after={ROW: fields(state="dead")}),
@@ -589,10 +589,10 @@ def test_more_changes_than_a_sentence_holds_are_counted() -> None:
     six = "; ".join(f'key "emq:{{orders}}:x{n}" gains 1 part' for n in range(6))
     assert (
         commanded("ZCARD", PENDING, reply=2, after=more)()
-        == f"ZCARD counts pending of orders: 2. Besides: {six}; and 1 more."
+        == f"ZCARD counts pending of orders: 2. Also: {six}; and 1 more."
     )
     del more[b"emq:{orders}:x6"]
-    assert commanded("ZCARD", PENDING, reply=2, after=more)() == f"ZCARD counts pending of orders: 2. Besides: {six}."
+    assert commanded("ZCARD", PENDING, reply=2, after=more)() == f"ZCARD counts pending of orders: 2. Also: {six}."
 
 
 # --- whole operations -------------------------------------------------------------------------------------------------
@@ -732,7 +732,7 @@ def test_policies_written_in_one_round_trip_are_told_once(world: Server, queue: 
     once = "3 calls in one round trip: the failure policies of 3 children are written (fp, fp, id)"
     assert calls.step_sentence(step, trace.scripts) == f"{once}."
     same = replace(step, before=step.after, calls=tuple(replace(one, before=step.after) for one in step.calls))
-    assert calls.step_sentence(same, trace.scripts) == f"{once}; they stood there already."
+    assert calls.step_sentence(same, trace.scripts) == f"{once}; they were there already."
     writes = "HSET writes parent_policy = fp (fail) on the row of"
     refused = replace(step, calls=(replace(step.calls[0], reply=ErrorReply("WRONGTYPE", "no")), *step.calls[1:]))
     assert calls.step_sentence(refused, trace.scripts).startswith(
@@ -782,24 +782,22 @@ def test_what_a_multi_did_is_told_of_the_whole_and_once() -> None:
     records = (CallRecord(pause, 1, before, before), CallRecord(asks, 1, after, after))
     step = Step("x", 0, 1, Flush((pause, asks), atomic=True), records, before, after)
     assert calls.step_sentence(step, READY) == (
-        "2 calls in one MULTI … EXEC: HSET pauses orders: claims stop, nothing else does. "
-        'HEXISTS asks whether orders is paused: yes. Besides: key "emq:{orders}:x" gains 1 part.'
+        "2 calls in one MULTI … EXEC: HSET pauses orders: claims stop, and nothing else. "
+        'HEXISTS asks whether orders is paused: yes. Also: key "emq:{orders}:x" gains 1 part.'
     )
     one = Step("x", 0, 1, Flush((pause,), atomic=True), records[:1], before, after)
-    assert calls.step_sentence(one, READY).startswith(
-        "HSET pauses orders: claims stop, nothing else does. Besides: key"
-    )
+    assert calls.step_sentence(one, READY).startswith("HSET pauses orders: claims stop, and nothing else. Also: key")
 
 
 def test_a_lost_reply_is_not_hidden() -> None:
     pause = command("HSET", [META], [b"paused", b"1"], lambda reply: reply)
     before = snapshot({})
-    lost = " The round trip ends with ReplyLost: whether what is missing took effect is not known."
+    lost = " The round trip ends with ReplyLost: it is not known whether what is missing took effect."
     step = Step("x", 0, 1, Flush((pause,)), (), before, before, ReplyLost("fake://", "HSET"))
     assert calls.step_sentence(step, READY) == f"1 calls in one round trip, and not one reply.{lost}"
     first = CallRecord(pause, 1, before, snapshot({META: fields(paused="1")}))
     step = replace(step, flush=Flush((pause, pause)), calls=(first,))
-    pauses = "HSET pauses orders: claims stop, nothing else does."
+    pauses = "HSET pauses orders: claims stop, and nothing else."
     assert calls.step_sentence(step, READY) == f"2 calls in one round trip: {pauses}{lost}"
     assert calls.step_sentence(replace(step, flush=Flush((pause,))), READY) == f"{pauses}{lost}"
 

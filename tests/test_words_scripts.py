@@ -152,7 +152,7 @@ PUBLISHED: list[tuple[Contents, Call[Any], str]] = [
      "claim finds pending of orders empty: there is no job to hand out; nothing changed."),
     ({own("pending"): ranked((A, 0))}, script.claim("orders", 30000),
      "claim hands out JOB…GLuD, the smallest id in pending of orders: it is active under a lease, and its "
-     "token is 1; it had no row. Besides: the row of JOB…GLuD gains state active; the row of JOB…GLuD gains "
+     "token is 1; it had no row. Also: the row of JOB…GLuD gains state active; the row of JOB…GLuD gains "
      "attempts 1."),
     (active, script.complete("orders", A, 1, None, b"r"),
      "complete retires pick of orders: its row is deleted."),
@@ -250,14 +250,14 @@ PUBLISHED: list[tuple[Contents, Call[Any], str]] = [
      "enqueue_flow is refused because of ORD…GLuC: EMQKIND job id must be JOB-namespaced; nothing changed."),
     (working(1), script.enqueue_flow("orders", P, b"pack order 7", [(A, b"pick"), (B, b"label")]),
      "enqueue_flow lands the flow of pack order 7 in orders in one step: 1 of 2 children is claimable in "
-     "pending, the parent is held in no set, its counter at 2. Besides: the counter of pack order 7: 1 → 2; "
+     "pending, the parent is held in no set, its counter at 2. Also: the counter of pack order 7: 1 → 2; "
      "state of pick: active → pending; attempts of pick: 1 → 0."),
     ({}, script.hold_parent("orders", P, b"pack order 7", 2),
      "hold_parent lands pack order 7 in orders, held in no set, its counter at 2."),
     (held(2), script.hold_parent("orders", P, b"pack order 7", 2),
      "hold_parent finds pack order 7 in orders already, held in no set, its counter at 2; nothing changed."),
     (held(1), script.hold_parent("orders", P, b"pack order 7", 2),
-     "hold_parent lands pack order 7 in orders, held in no set, its counter at 2. Besides: the counter of "
+     "hold_parent lands pack order 7 in orders, held in no set, its counter at 2. Also: the counter of "
      "pack order 7: 1 → 2."),
     (held(2), script.enqueue_flow_child("stock", A, b"pick", P, "orders"),
      "enqueue_flow_child lands pick in stock, in pending, as a child of pack order 7 in orders."),
@@ -278,7 +278,7 @@ PUBLISHED: list[tuple[Contents, Call[Any], str]] = [
      "once; nothing changed."),
     ({}, script.flow_deliver("orders", P, A, b"ok"),
      "flow_deliver brings the result of JOB…GLuD into processed of JOB…GLuC in orders, whose counter starts "
-     "at -1. JOB…GLuC is released into pending, its counter below 0. Besides: the row of JOB…GLuC gains state "
+     "at -1. JOB…GLuC is released into pending, its counter below 0. Also: the row of JOB…GLuC gains state "
      "pending."),
     (held(2), script.flow_fail_deliver("orders", P, A, b"boom", "fp"),
      "flow_fail_deliver brings the death of JOB…GLuD into failed of pack order 7 in orders. pack order 7 is "
@@ -309,7 +309,7 @@ PUBLISHED: list[tuple[Contents, Call[Any], str]] = [
      'EMQ.FAIL (a model) finds no attempt left for pick of orders: it is dead, after "boom".'),
     (working(2) | {sub(P, "processed"): fields(**{A: "old"})}, script.complete("orders", A, 1, same, b"r"),
      "complete retires pick of orders: its result is in processed of pack order 7, whose counter goes 2 → 1. "
-     'Besides: processed of pack order 7, pick: "old" → "r".'),
+     'Also: processed of pack order 7, pick: "old" → "r".'),
     ({job(A, "stock"): row("pending", 1, parent=P, parent_queue="orders"), own("pending", "stock"): ranked((A, 0))},
      script.complete("stock", A, 1, other, b"r"),
      "complete retires pick of stock, which was in pending, and leaves no signal for JOB…GLuC in orders."),
@@ -318,11 +318,11 @@ PUBLISHED: list[tuple[Contents, Call[Any], str]] = [
      "complete answers that pick of orders is gone, although it has a row; nothing changed."),
     (working(2) | {sub(P, "failed"): fields(**{A: "old"})}, script.retry("orders", A, 1, 1000, 1, b"boom", same),
      'retry finds no attempt left for pick of orders: it is dead, after "boom". Its error is in failed of '
-     'pack order 7. pack order 7 is dead with it. Besides: failed of pack order 7, pick: "old" → "boom".'),
+     'pack order 7. pack order 7 is dead with it. Also: failed of pack order 7, pick: "old" → "boom".'),
     (crossing, script.retry("stock", A, 1, 1000, 3, b"boom", other),
      'retry puts pick of stock into schedule for another attempt, after "boom".'),
     ({own("schedule"): ranked((A, 1))}, script.promote("orders", 10),
-     "promote moves 1 due job of orders from schedule to pending: JOB…GLuD. Besides: the row of JOB…GLuD "
+     "promote moves 1 due job of orders from schedule to pending: JOB…GLuD. Also: the row of JOB…GLuD "
      "gains state pending."),
     (six, script.promote("orders", 10),
      "promote moves 6 due jobs of orders from schedule to pending: A, B, C and 3 more."),
@@ -331,7 +331,7 @@ PUBLISHED: list[tuple[Contents, Call[Any], str]] = [
     (one | {own("dead"): ranked((A, 0))}, script.remove_job("orders", A),
      "remove_job takes pick out of orders for good: out of pending and dead, and its row is deleted."),
     (one | {own("de:d"): Text(A.encode())}, script.remove_job("orders", A, "d"),
-     "remove_job takes pick out of orders for good: out of pending, and its row is deleted. Besides: key "
+     "remove_job takes pick out of orders for good: out of pending, and its row is deleted. Also: key "
      '"emq:{orders}:de:d" loses 1 part.'),
     (one | {sub(A, "lock"): Text(b"x")}, script.remove_job("orders", A),
      "remove_job is refused for pick: EMQLOCK job is locked; nothing changed."),
@@ -389,7 +389,7 @@ ZOO: list[tuple[str, Contents, Call[Any], str]] = [
     ("no-first-record", held(1) | {sub(P, "processed"): fields(**{A: "ok"})},
      script.flow_deliver("orders", P, A, b"new"),
      "flow_deliver brings the result of JOB…GLuD to pack order 7 in orders, which had it in processed already "
-     "and whose counter goes 1 → 0. That was the last one: pack order 7 is released into pending. Besides: "
+     "and whose counter goes 1 → 0. That was the last one: pack order 7 is released into pending. Also: "
      'processed of pack order 7, JOB…GLuD: "ok" → "new".'),
 ]
 
@@ -408,20 +408,20 @@ MISTAKEN: list[tuple[ScriptSet, Contents, Call[Any], str]] = [
      {}, script.enqueue("orders", A, b"pick"),
      "enqueue lands JOB…GLuD in orders: no row, and a place in pending."),
     (mine("enqueue", ("'attempts', '0', ", "")), {}, script.enqueue("orders", A, b"pick"),
-     "enqueue lands pick in orders: a row that is not whole, and a place in pending."),
+     "enqueue lands pick in orders: an incomplete row, and a place in pending."),
     (mine("enqueue", ("'state', 'pending'", "'state', 'dead'")), {}, script.enqueue("orders", A, b"pick"),
      "enqueue lands pick in orders: a row that says dead, and a place in pending."),
     (mine("enqueue", ("'payload', payload", "'payload', 'x'")), {}, script.enqueue("orders", A, b"pick"),
-     'enqueue lands x in orders: a row, and a place in pending. Besides: the row of x gains payload "x".'),
+     'enqueue lands x in orders: a row, and a place in pending. Also: the row of x gains payload "x".'),
     (mine("enqueue", ("return 1", "redis.call('ZADD', 'emq:{orders}:dead', 0, id) return 1")), {},
      script.enqueue("orders", A, b"pick"),
      "enqueue lands pick in orders: a row, in pending and dead."),
     (mine("enqueue", ("redis.call('ZADD', pending, 0, id)", "redis.call('ZADD', pending, 5, id)")), {},
      script.enqueue("orders", A, b"pick"),
-     "enqueue lands pick in orders: a row, and a place in pending. Besides: pick enters pending of orders."),
+     "enqueue lands pick in orders: a row, and a place in pending. Also: pick enters pending of orders."),
     (mine("enqueue", ("return 0", "redis.call('HSET', row, 'seen', '1') return 0")), one,
      script.enqueue("orders", A, b"pick"),
-     'enqueue finds a row of pick in orders already: a duplicate. Besides: the row of pick gains seen "1".'),
+     'enqueue finds a row of pick in orders already: a duplicate. Also: the row of pick gains seen "1".'),
     (mine("schedule",
           ("redis.call('ZADD', schedule, due, id)", "redis.call('ZADD', 'emq:{orders}:pending', 0, id)")), {},
      script.schedule("orders", A, b"pick", "at", 5),
@@ -458,15 +458,15 @@ MISTAKEN: list[tuple[ScriptSet, Contents, Call[Any], str]] = [
     (mine("claim", ("return {id, payload, attempts}", "return {id, payload, '9'}")), one,
      script.claim("orders", 1000),
      "claim hands out pick, the smallest id in pending of orders: it is active under a lease, and its token "
-     "is 9, while its row says 1. Besides: attempts of pick: 0 → 1."),
+     "is 9, while its row says 1. Also: attempts of pick: 0 → 1."),
     (mine("claim", ("return {id, payload, attempts}", "redis.call('DEL', row) return {id, payload, attempts}")),
      one, script.claim("orders", 1000),
      "claim hands out pick, the smallest id in pending of orders: it is active under a lease, and its token "
-     "is 1; it has no row. Besides: the row of pick is deleted."),
+     "is 1; it has no row. Also: the row of pick is deleted."),
     (mine("claim", (INC, "redis.call('HDEL', row, 'attempts') local attempts = 1 ")), one,
      script.claim("orders", 1000),
      "claim hands out pick, the smallest id in pending of orders: it is active under a lease, and its token "
-     "is 1, while its row says nothing. Besides: the row of pick loses attempts."),
+     "is 1, while its row says nothing. Also: the row of pick loses attempts."),
     (mine("claim", (INC, "local attempts = 1 "), ("redis.call('HSET', row, 'state', 'active')", "")), reaped,
      script.claim("orders", 1000),
      "claim hands out pick, the smallest id in pending of orders: it is active under a lease, and its token "
@@ -492,7 +492,7 @@ MISTAKEN: list[tuple[ScriptSet, Contents, Call[Any], str]] = [
      active | {own("dead"): ranked((A, 0))}, script.complete("orders", A, 1, None, b"r"),
      "complete retires pick of orders, which was in active and dead: its row is deleted."),
     (mine("complete", ("'count', 1", "'count', 2")), active, script.complete("orders", A, 1, None, b"r"),
-     "complete retires pick of orders: its row is deleted. Besides: completed count of orders: 0 → 2."),
+     "complete retires pick of orders: its row is deleted. Also: completed count of orders: 0 → 2."),
     (mine("complete", ("redis.call('DEL', row)", "")), working(2), script.complete("orders", A, 1, same, b"r"),
      "complete retires pick of orders: its result is in processed of pack order 7, whose counter goes 2 → 1. "
      "Its row is still there."),
@@ -503,7 +503,7 @@ MISTAKEN: list[tuple[ScriptSet, Contents, Call[Any], str]] = [
     (mine("complete", ("redis.call('HSET', processed, id, result)", "redis.call('HSET', processed, id, 'x')")),
      working(2), script.complete("orders", A, 1, same, b"r"),
      "complete retires pick of orders: its result is in processed of pack order 7, whose counter goes 2 → 1. "
-     'Besides: processed of pack order 7 gains pick: "x".'),
+     'Also: processed of pack order 7 gains pick: "x".'),
     (mine("complete", ("local left = redis.call('DECR', dependencies)", "local left = 1")), working(2),
      script.complete("orders", A, 1, same, b"r"),
      "complete retires pick of orders: its result is in processed of pack order 7, whose counter stays at 2."),
@@ -541,7 +541,7 @@ MISTAKEN: list[tuple[ScriptSet, Contents, Call[Any], str]] = [
      "row is still there."),
     (mine("complete", ("'\\0' .. result", "'\\0' .. 'x'")), crossing,
      script.complete("stock", A, 1, other, b"r"),
-     "complete retires pick of stock and leaves no signal for JOB…GLuC in orders. Besides: the outbox of "
+     "complete retires pick of stock and leaves no signal for JOB…GLuC in orders. Also: the outbox of "
      "stock gains: pick completed, for JOB…GLuC in orders."),
     (does("retry", "return 'scheduled'"), active, script.retry("orders", A, 1, 1000, 3, b"boom", None),
      "retry (settle a claim as failed; the job comes back later or dies, and the death of a child reaches its "
@@ -580,7 +580,7 @@ MISTAKEN: list[tuple[ScriptSet, Contents, Call[Any], str]] = [
      script.retry("orders", A, 1, 1000, 1, b"boom", None),
      'retry answers dead for pick of orders: it is in no set, after "boom".'),
     (mine("retry", ("'count', 1", "'count', 2")), active, script.retry("orders", A, 1, 1000, 1, b"boom", None),
-     'retry finds no attempt left for pick of orders: it is dead, after "boom". Besides: failed count of '
+     'retry finds no attempt left for pick of orders: it is dead, after "boom". Also: failed count of '
      "orders: 0 → 2."),
     (mine("retry", ("if not ARGV[7] then", "if ARGV[7] then")), working(2),
      script.retry("orders", A, 1, 1000, 1, b"boom", same),
@@ -594,7 +594,7 @@ MISTAKEN: list[tuple[ScriptSet, Contents, Call[Any], str]] = [
     (mine("retry", ("redis.call('ZADD', dead, 0, parent_id)", "")), working(2),
      script.retry("orders", A, 1, 1000, 1, b"boom", same),
      'retry finds no attempt left for pick of orders: it is dead, after "boom". Its error is in failed of '
-     "pack order 7. Besides: state of pack order 7: awaiting_children → dead."),
+     "pack order 7. Also: state of pack order 7: awaiting_children → dead."),
     (mine("retry", ("redis.call('RPUSH', outbox, head .. '\\0' .. policy .. '\\0' .. failure)", "")), crossing,
      script.retry("stock", A, 1, 1000, 1, b"boom", other),
      'retry finds no attempt left for pick of stock: it is dead, after "boom". No signal for JOB…GLuC in '
@@ -602,7 +602,7 @@ MISTAKEN: list[tuple[ScriptSet, Contents, Call[Any], str]] = [
     (mine("retry", (".. policy ..", ".. 'id' ..")), crossing,
      script.retry("stock", A, 1, 1000, 1, b"boom", other),
      'retry finds no attempt left for pick of stock: it is dead, after "boom". No signal for JOB…GLuC in '
-     "orders is in the outbox of stock. Besides: the outbox of stock gains: pick died (policy id), for "
+     "orders is in the outbox of stock. Also: the outbox of stock gains: pick died (policy id), for "
      "JOB…GLuC in orders."),
     (mine("retry", ("local left = redis.call('DECR', dependencies)", "local left = 1")), working(2),
      script.retry("orders", A, 1, 1000, 1, b"boom", same_ignored),
@@ -640,7 +640,7 @@ MISTAKEN: list[tuple[ScriptSet, Contents, Call[Any], str]] = [
           ("redis.call('HSET', base .. 'job:' .. id, 'state', 'pending')",
           "redis.call('HSET', base .. 'job:' .. id, 'state', 'pending', 'attempts', '0')")), lapsed,
      script.reap("orders"),
-     "reap puts 1 job of orders whose lease lapsed back into pending: pick. Besides: attempts of pick: 1 → 0."),
+     "reap puts 1 job of orders whose lease lapsed back into pending: pick. Also: attempts of pick: 1 → 0."),
     (mine("reap", ("redis.call('HSET', base .. 'job:' .. id, 'state', 'pending')", "")), lapsed,
      script.reap("orders"),
      "reap puts 1 job of orders whose lease lapsed back into pending: pick; the row of pick says active; "
@@ -674,12 +674,12 @@ MISTAKEN: list[tuple[ScriptSet, Contents, Call[Any], str]] = [
     (mine("extend_lock",
           ("redis.call('ZADD', active", "redis.call('ZREM', 'emq:{orders}:dead', id) redis.call('ZADD', active")),
      dead, script.extend_lock("orders", A, 3, 1000),
-     "extend_lock puts pick into active of orders under a lease; it was not there before. Besides: pick "
+     "extend_lock puts pick into active of orders under a lease; it was not there before. Also: pick "
      "leaves dead of orders."),
     (does("extend_locks", "return {}"),
      active | {job(B): row("active", 2, payload="label"), own("active"): ranked((A, 10**13), (B, 10**13))},
      script.extend_locks("orders", 1000, [(A, 1), (B, 2)]),
-     "extend_locks gives 0 of 2 leases of orders a new deadline; not a word of: pick and label."),
+     "extend_locks gives 0 of 2 leases of orders a new deadline; no answer for: pick and label."),
     (does("extend_locks", "return 1"), reaped, script.extend_locks("orders", 1000, [(A, 1)]),
      "extend_locks (give many busy workers of one queue a new deadline, all by one reading of the clock) on "
      "active of orders answers 1; nothing changed."),
@@ -690,7 +690,7 @@ MISTAKEN: list[tuple[ScriptSet, Contents, Call[Any], str]] = [
      "pending of orders answers 1; nothing changed."),
     (mine("reprocess", ("'state', 'pending')", "'state', 'pending', 'attempts', '0')")), dead,
      script.reprocess("orders", A),
-     "reprocess puts pick of orders back from dead into pending; its attempts are not kept. Besides: attempts "
+     "reprocess puts pick of orders back from dead into pending; its attempts are not kept. Also: attempts "
      "of pick: 3 → 0."),
     (mine("reprocess", ("redis.call('HDEL', row, 'last_error')", "")), dead, script.reprocess("orders", A),
      "reprocess puts pick of orders back from dead into pending; its attempts are kept. Its last error stays "
@@ -703,7 +703,7 @@ MISTAKEN: list[tuple[ScriptSet, Contents, Call[Any], str]] = [
      "reprocess answers 1 for pick of orders, which is in pending and dead; its attempts are kept."),
     (mine("reprocess", ("redis.call('ZREM', dead, id) == 0", "redis.call('ZREM', 'emq:{orders}:active', id) == 0")),
      active, script.reprocess("orders", A),
-     "reprocess answers 1 for pick of orders, which is in pending; its attempts are kept. Besides: pick "
+     "reprocess answers 1 for pick of orders, which is in pending; its attempts are kept. Also: pick "
      "leaves active of orders."),
     (does("remove_job", "return -1"), one, script.remove_job("orders", A),
      "remove_job answers that pick of orders is gone, although it has a row; nothing changed."),
@@ -742,7 +742,7 @@ MISTAKEN: list[tuple[ScriptSet, Contents, Call[Any], str]] = [
      script.enqueue_flow("orders", P, b"pack order 7", pair),
      "enqueue_flow lands part of the flow of pack order 7 in orders: 0 of 2 children are claimable in "
      "pending, there without a row: JOB…GLuD and JOB…GLuE, the parent is held in no set, its counter at 2. "
-     "Besides: the row of pack order 7 gains parent pack order 7."),
+     "Also: the row of pack order 7 gains parent pack order 7."),
     (does("enqueue_flow", "redis.call('SET', KEYS[2], 9) return 2"), {},
      script.enqueue_flow("orders", P, b"pack order 7", pair),
      "enqueue_flow lands nothing of the flow of JOB…GLuC in orders: 0 of 2 children are claimable in pending, "
@@ -754,17 +754,17 @@ MISTAKEN: list[tuple[ScriptSet, Contents, Call[Any], str]] = [
     (mine("enqueue_flow", ("'parent', parent_id", "'mother', parent_id")), {},
      script.enqueue_flow("orders", P, b"pack order 7", pair),
      "enqueue_flow lands the flow of pack order 7 in orders in one step: 2 children are claimable in pending, "
-     "not linked as declared: pick and label, the parent is held in no set, its counter at 2. Besides: the "
+     "not linked as declared: pick and label, the parent is held in no set, its counter at 2. Also: the "
      'row of pick gains mother "JOB0KHTOWnGLuC"; the row of label gains mother "JOB0KHTOWnGLuC".'),
     (mine("enqueue_flow", ("'parent', parent_id", "'parent', i == 2 and parent_id or 'x'")), {},
      script.enqueue_flow("orders", P, b"pack order 7", pair),
      "enqueue_flow lands the flow of pack order 7 in orders in one step: 2 children are claimable in pending, "
-     "not linked as declared: pick, the parent is held in no set, its counter at 2. Besides: the row of pick "
+     "not linked as declared: pick, the parent is held in no set, its counter at 2. Also: the row of pick "
      "gains parent x."),
     (mine("enqueue_flow", ("'parent', parent_id", "'parent', parent_id, 'parent_queue', 'elsewhere'")), {},
      script.enqueue_flow("orders", P, b"pack order 7", pair),
      "enqueue_flow lands the flow of pack order 7 in orders in one step: 2 children are claimable in pending, "
-     "not linked as declared: pick and label, the parent is held in no set, its counter at 2. Besides: the "
+     "not linked as declared: pick and label, the parent is held in no set, its counter at 2. Also: the "
      "row of pick gains parent_queue elsewhere; the row of label gains parent_queue elsewhere."),
     (mine("enqueue_flow",
           (HOLD, HOLD +
@@ -791,7 +791,7 @@ MISTAKEN: list[tuple[ScriptSet, Contents, Call[Any], str]] = [
      "row of JOB…GLuD and pending of orders answers 1; nothing changed."),
     (mine("enqueue_flow_child", ("'parent', parent_id", "'mother', parent_id")), held(2),
      script.enqueue_flow_child("orders", A, b"pick", P, None),
-     "enqueue_flow_child lands pick in orders, in pending, not as a child of pack order 7. Besides: the row "
+     "enqueue_flow_child lands pick in orders, in pending, not as a child of pack order 7. Also: the row "
      'of pick gains mother "JOB0KHTOWnGLuC".'),
     (mine("enqueue_flow_child", (LAND_CHILD, "")), held(2),
      script.enqueue_flow_child("orders", A, b"pick", P, None),
@@ -926,7 +926,7 @@ def test_a_flow_that_takes_its_policies_in_the_script_is_told_like_any_other() -
     assert sentences == [
         f"{lands}the parent is held in no set, its counter at 2.",
         f"{lands}not linked as declared: label, the parent is held in no set, its counter at 2. "
-        "Besides: the row of label gains parent_policy fp (fail).",
+        "Also: the row of label gains parent_policy fp (fail).",
     ]
 
 

@@ -1,9 +1,9 @@
-"""One unmodified script, line by line, with the value of every local and the answer to every call it makes.
+"""Steps through an unmodified script, with the value of every local and the reply to every call it makes.
 
-`step` runs the Lua in a machine of its own, against a private copy of the keys it touches: nothing reaches the server
-it was given until `commit` runs the call there for real. Each `redis.call` is done, and its answer converted, by a
-server's own Lua. And the same script is run in one go as well, by a real EVAL from the same start: whether both ended
-alike is part of the answer, because a stepper that lies is worse than none.
+`step` runs the Lua in its own machine, on a private copy of the keys it touches: nothing changes on the given server
+until `commit` runs the call there for real. A server's own Lua makes each `redis.call` and converts its reply. The same
+script also runs in one go, by a real EVAL from the same start, and the result says whether both ended alike: a stepper
+that lies is worse than none.
 
     stepped = emqkit.step(server.scripts["claim"], [pending, active], [prefix, "30000"], server)
     for line in stepped.lines:

@@ -1,4 +1,4 @@
-"""What a stepped script may call and see, and the tokens by which its values travel to a server's Lua and back."""
+"""What a stepped script may call and see, and the tokens that carry its values to a server's Lua and back."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Tokens = list[bytes]
 def call_of(
     verb: str, keys: tuple[bytes, ...], args: tuple[bytes, ...], kind: Literal["command", "tool"] = "command"
 ) -> Call[Any]:
-    """A call whose reply is wanted as it is."""
+    """A call that returns its raw reply."""
     return Call(verb, keys, args, lambda reply: reply, lambda error: Refused(verb, error.code, error.text), kind)
 
 
@@ -40,7 +40,7 @@ def eval_of(source: str, keys: Sequence[bytes], argv: Sequence[bytes]) -> Call[A
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Which arguments of a command are keys: every `every`-th of the first `among` (None: of all); and if it writes."""
+    """A command's key arguments: every `every`-th of the first `among` (None: all); and whether it writes."""
 
     among: int | None
     writes: bool
@@ -72,13 +72,13 @@ def _shapes() -> Iterator[tuple[str, Shape]]:
     yield from ((name, Shape(0, writes=False)) for name in ("TIME", "PING", "ECHO"))
 
 
-# The commands that are stepped: those whose keys are known, so that they can be copied before the call. Left out are
-# those that look at, or change, more than their keys (KEYS, SELECT, FLUSHALL), and those that throw dice.
+# The commands that can be stepped: those whose keys are known, so that they can be copied before the call. Omitted are
+# those that read or change more than their keys (KEYS, SELECT, FLUSHALL), and random ones.
 COMMANDS: Mapping[str, Shape] = dict(_shapes())
 
 
 def withheld() -> Iterator[tuple[str, str]]:
-    """What a script finds on a live server and not here."""
+    """The names that a script has on a live server but not here, each with the reason."""
     differs = "it differs between the fake and a live server"
     reasons = {
         "the stepper cannot see inside it": ("coroutine", "load", "loadstring"),
@@ -92,11 +92,11 @@ def withheld() -> Iterator[tuple[str, str]]:
             *("redis.REDIS_VERSION", "redis.REDIS_VERSION_NUM", "redis.VALKEY_VERSION", "redis.VALKEY_VERSION_NUM"),
             "redis.SERVER_NAME",
         ),
-        "two runs would throw different dice": ("math.random", "math.randomseed"),
+        "two runs would draw different numbers": ("math.random", "math.randomseed"),
     }
     for why, names in reasons.items():
         for name in names:
-            yield name, f"it uses {name}, which a live server has and the stepper keeps out: {why}"
+            yield name, f"it uses {name}, which a live server has but the stepper leaves out: {why}"
 
 
 # --- tokens -----------------------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def word_of(token: bytes) -> bytes:
 
 
 def reply_of(tokens: Sequence[bytes]) -> Reply:
-    """The value that these tokens spell, as a reply."""
+    """Decode these tokens, as a reply."""
     return _read(tokens, 0)[0]
 
 
@@ -121,7 +121,7 @@ def _read(tokens: Sequence[bytes], at: int) -> tuple[Reply, int]:
     if kind == b"d":
         return int(float(text)), at
     if kind != b"t":
-        # A server's script sees a missing value as false; x is an error that was raised and not returned.
+        # A script sees a missing value as false; x is an error that was raised, not returned.
         simple: dict[bytes, Reply] = {b"s": text, b"T": 1, b"x": _error(text)}
         return simple.get(kind), at
     entries: dict[Reply, Reply] = {}
@@ -141,7 +141,7 @@ def _error(text: bytes) -> ErrorReply:
 
 
 def clock_tokens(milliseconds: int) -> Tokens:
-    """TIME's reply at this moment."""
+    """TIME's reply at this moment, as tokens."""
     seconds, rest = divmod(milliseconds, 1000)
     return [b"t2", b"d1", b"s%d" % seconds, b"d2", b"s%d" % (rest * 1000)]
 

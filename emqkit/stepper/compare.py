@@ -1,4 +1,4 @@
-"""Whether two runs of a script ended alike, what the clock said apart."""
+"""Whether two runs of a script ended alike, apart from clock readings."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["Clock", "key_differences", "reply_differences"]
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """When the stepped run read the clock, and between which moments the other one did; unix microseconds."""
+    """When the stepped run read the clock, and the interval in which the other run did; unix microseconds."""
 
     ours: int
     earliest: int
     latest: int
 
     def explains(self, mine: float, other: float) -> bool:
-        """Whether two numbers differ by no more than the two readings do, in seconds, milliseconds or microseconds.
+        """Whether two numbers differ only as the two readings do, in seconds, milliseconds or microseconds.
 
-        A lease deadline is the reading plus a constant: what is left of each without its reading must be the same.
+        A lease deadline is the reading plus a constant: each number minus its reading must give the same constant.
         """
         for unit in (1_000_000, 1_000, 1):
             ours = self.ours / unit
@@ -56,7 +56,7 @@ def _same_reply(mine: Reply, other: Reply, clock: Clock | None) -> bool:
     if isinstance(mine, tuple) and isinstance(other, tuple):
         return len(mine) == len(other) and all(_same_reply(*pair, clock) for pair in zip(mine, other, strict=True))
     if isinstance(mine, ErrorReply) and isinstance(other, ErrorReply):
-        # The servers' own texts differ, so of theirs the code has to do; a script's own are compared whole.
+        # Servers word their errors differently, so only the code is compared; a script's own errors are compared whole.
         ours = mine.code.startswith("EMQ")
         return mine.code == other.code and (not ours or mine.text == _WHERE.sub("", other.text))
     if isinstance(mine, bytes) and isinstance(other, bytes):
@@ -66,7 +66,7 @@ def _same_reply(mine: Reply, other: Reply, clock: Clock | None) -> bool:
     return mine is None and other is None
 
 
-# What a live server adds to an error that a script raised.
+# What a live server appends to an error raised by a script.
 _WHERE = re.compile(r" script: (?:[0-9a-f]{40}, )?on @?user_script:\d+\.$")
 
 
@@ -82,5 +82,5 @@ def key_differences(mine: Snapshot, other: Snapshot, clock: Clock | None) -> Ite
 
 
 def _same_list(mine: tuple[bytes, ...], other: tuple[bytes, ...], clock: Clock | None) -> bool:
-    """Whether two lists differ in readings of the clock only: their diff is of items that left and items that came."""
+    """Whether two lists differ only in clock readings: their diff lists items that left and items that came."""
     return 0 < len(mine) == len(other) and all(_same(*pair, clock) for pair in zip(mine, other, strict=True))

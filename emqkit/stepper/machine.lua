@@ -1,6 +1,6 @@
--- The machine a stepped script runs in: Lua 5.1 under lupa, with the dialect of a live Valkey and no way out of it.
--- It is handed the script and three functions; it hands back how the script ended. Nothing here is seen by the script
--- but the table `visible`.
+-- The machine in which a stepped script runs: Lua 5.1 under lupa, with the dialect of a live Valkey and no way out.
+-- It is given the script and three functions, and returns how the script ended. The script sees only the table
+-- `visible`.
 local source, codec, withheld, keys, argv, budget, on_line, ask, sha1hex = ...
 
 local getinfo, getlocal, sethook = debug.getinfo, debug.getlocal, debug.sethook
@@ -11,15 +11,15 @@ local upper, concat, sort, floor, tonumber = string.upper, table.concat, table.s
 local spell, read = loadstring(codec .. '\nreturn spell, read', '=codec')()
 local USER = '@user_script'
 
--- Why the script was stopped. Once this is set nothing catches it: every pcall, and every line, raises it again.
+-- Why the script was stopped. Once set, it cannot be caught: every pcall, and every line, raises it again.
 local stopped
 local function stop(why)
   stopped = stopped or why
   error(stopped, 0)
 end
 
--- The line of the script that is running, wherever the call below it went. `return redis.call(…)` leaves no frame
--- behind, but then it is the last line that ran.
+-- The line of the script that is running, however deep the call below it. `return redis.call(…)` leaves no frame;
+-- then it is the last line that ran.
 local last_line = 0
 local function here()
   for level = 2, 250 do
@@ -33,7 +33,7 @@ local function here()
   return last_line
 end
 
--- A function returns, perhaps into the middle of a line of the script: no line begins, but another one runs on.
+-- A function returns, perhaps into the middle of a line of the script: no line begins, but another one continues.
 local function returned()
   local level, info = 4, getinfo(4, 'Sl')
   while info and info.what == 'tail' do -- the frames it replaced itself
@@ -47,7 +47,7 @@ end
 
 -- --- what a value looks like ---------------------------------------------------------------------------------------
 
-local seconds, microseconds, now -- of the script's one reading of the clock
+local seconds, microseconds, now -- the script's one clock reading
 
 local function quoted(text)
   local cut = #text > 72
@@ -68,7 +68,7 @@ local function shown(value, depth)
   if kind == 'string' then
     return quoted(value)
   elseif kind == 'number' then
-    -- A clock reading says nothing to a reader, and how far from it says much.
+    -- A clock reading tells a reader nothing; the distance from it does.
     local off = now and value >= 1e12 and value - now
     if off and off > -3.2e10 and off < 3.2e10 then
       return off == 0 and 'now' or format(off > 0 and 'now + %.14g' or 'now - %.14g', off < 0 and -off or off)
@@ -174,7 +174,7 @@ end
 
 -- --- what the script sees ------------------------------------------------------------------------------------------
 
--- A live server keeps its tables readonly; a copy with a stand-in in front does the same here.
+-- A live server's tables are readonly; here a copy behind a proxy table does the same.
 local closed = setmetatable({}, {__mode = 'k'})
 local function readonly(inner, missing)
   local outer = setmetatable({}, {
@@ -204,7 +204,7 @@ local function member_of(owner)
   end
 end
 
--- Live, the error of a failed redis.call is a table; its pcall hands out the text in it, as older versions did.
+-- Live, the error of a failed redis.call is a table; its pcall returns the text in it, as older versions did.
 local function caught(ok, ...)
   if stopped then
     error(stopped, 0)
@@ -229,7 +229,7 @@ for name, value in next, table do table_of_ours[name] = value end
 for name, value in next, string do string_of_ours[name] = value end
 math_of_ours.random, math_of_ours.randomseed = nil, nil
 local strings = readonly(string_of_ours, member_of('string'))
--- So that ("x"):rep(3) finds what string.rep is, and nothing that matters to this file can be changed through it.
+-- So that ("x"):rep(3) finds string.rep, and a script cannot change what this file depends on.
 getmetatable('').__index = strings
 
 local api = readonly(redis, member_of('redis'))
@@ -249,7 +249,7 @@ local visible = {
       error("bad argument #2 to 'xpcall' (value expected)", 2)
     end
     local handler = ...
-    -- A handler runs where the error was raised, and inside the hook no line of it would be counted.
+    -- A handler runs where the error was raised; inside the hook its lines would not be counted.
     return checked(xpcall(body, function(problem)
       if stopped then
         return problem
@@ -316,7 +316,7 @@ local function hook(event, number)
     if not name then
       break
     end
-    if sub(name, 1, 1) ~= '(' then -- a loop's own counters
+    if sub(name, 1, 1) ~= '(' then -- a loop's internal counters
       seen[#seen + 1] = name
       seen[#seen + 1] = shown(value, 1)
     end
@@ -340,12 +340,12 @@ if stopped then
   return 'stopped', {}, 0, stopped, failed_at or 0
 end
 if value == 'not enough memory' then
-  return 'stopped', {}, 0, 'it wanted more memory than the stepper gives it', 0
+  return 'stopped', {}, 0, 'it needed more memory than the stepper allows', 0
 end
 if not ok then
-  -- As a live server words what was raised.
+  -- Word the error as a live server does.
   if type(value) ~= 'table' then
-    -- A stack that overflows may do so in this file's part of it.
+    -- A stack overflow may happen in this file's part of the stack.
     value = 'ERR ' .. gsub(tostring(value), '^machine:%d+: ', format('user_script:%d: ', failed_at or 0))
   else
     value = rawget(value, 'err')

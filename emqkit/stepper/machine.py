@@ -1,7 +1,7 @@
-"""The Lua 5.1 that a stepped script runs in: here, or in a child process that is ended when its time is up.
+"""The Lua 5.1 in which a stepped script runs: in this process, or in a child process with a deadline.
 
-Run as a program, this file is that child: it reads one job from its standard input, asks its parent for the answer to
-every `redis.call`, and never meets a server. It imports nothing of emqkit, so that a child is there at once.
+Run as a program, this file is that child: it reads one job from standard input, asks its parent for the reply to every
+`redis.call`, and never talks to a server. It imports nothing of emqkit, so a child starts quickly.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from typing import Any, Literal
 __all__ = ["Ending", "Halt", "Job", "run_apart", "run_here"]
 
 MEMORY = 64 << 20
-"""Bytes of Lua memory a script may hold; what the kit's own scripts need is a thousandth of it."""
+"""Bytes of Lua memory a script may use; the kit's own scripts need a thousandth of that."""
 
 CHILD_MEMORY = 1 << 30
-"""Bytes of address space the child process may have in all, on Linux."""
+"""Bytes of address space the whole child process may have, on Linux."""
 
 LARGEST_MESSAGE = 32 << 20
 """Bytes of the largest message a child may send."""
 
 START_SECONDS = 60.0
-"""How long a child may take to be there at all."""
+"""How long a child may take to start."""
 
 STOP = b"!"
-"""An answer that begins so stops the script; the rest says why."""
+"""An answer with this prefix stops the script; the rest says why."""
 
 
 class Halt(Exception):
-    """Raised by `on_line` or `ask` to stop the script; its text says why."""
+    """Raise this in `on_line` or `ask` to stop the script; its text says why."""
 
 
 OnLine = Callable[[int, bool, list[tuple[bytes, bytes]]], None]
@@ -47,12 +47,12 @@ Ask = Callable[[bytes, int, list[bytes]], list[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a machine is given: a script, what it is called with, and its bounds.
+    """The input of a machine: a script, its keys and arguments, and its limits.
 
     Attributes:
         source: the Lua text.
-        codec: the Lua text of `spell` and `read`, by which both sides write values as tokens.
-        withheld: names that exist on a live server and not here, each with a sentence that says why.
+        codec: the Lua text of `spell` and `read`, with which both sides encode values as tokens.
+        withheld: names that exist on a live server but not here, each with a sentence that says why.
         keys: KEYS.
         argv: ARGV.
         line_budget: how many lines it may run.
@@ -71,10 +71,10 @@ class Ending:
     """How a script ended.
 
     Attributes:
-        kind: `returned` a value, `raised` an error, was `unreadable` as Lua, or was `stopped` by the machine.
+        kind: it `returned` a value, `raised` an error, was `unreadable` as Lua, or was `stopped` by the machine.
         tokens: the value it returned.
         text: the error, or why it was stopped.
-        line: where, counted from 1; 0 when it cannot be said.
+        line: where, counted from 1; 0 if unknown.
     """
 
     kind: Literal["returned", "raised", "unreadable", "stopped"]
@@ -88,10 +88,10 @@ def run_here(job: Job, on_line: OnLine, ask: Ask) -> Ending:
 
     Args:
         job: what to run.
-        on_line: called before each line with its number, whether it belongs to the main chunk, and the locals.
-        ask: called with a verb of the bridge, the line and the arguments' tokens; returns the answer's tokens.
+        on_line: called before each line with its number, whether it is in the main chunk, and the locals.
+        ask: called with a verb of the bridge, the line and the arguments' tokens; returns the reply's tokens.
 
-    Raises whatever `on_line` and `ask` raise, but for a `Halt` of `ask`, which ends the script.
+    Raises whatever `on_line` and `ask` raise, except a `Halt` from `ask`, which ends the script.
     """
     from lupa.lua51 import LuaMemoryError, LuaRuntime
 
@@ -100,7 +100,7 @@ def run_here(job: Job, on_line: OnLine, ask: Ask) -> Ending:
     )
     problem: list[BaseException] = []
 
-    # An exception that crossed Lua could be caught by the script's own pcall: it waits here, and the script is stopped.
+    # The script's own pcall could catch an exception that crosses Lua, so it is kept here and the script is stopped.
     def line(number: int, main: bool, *shown: bytes) -> bool:
         try:
             on_line(number, main, list(zip(shown[::2], shown[1::2], strict=True)))
@@ -129,7 +129,7 @@ def run_here(job: Job, on_line: OnLine, ask: Ask) -> Ending:
             job.source, job.codec, withheld, keys, argv, job.line_budget, line, answer, sha1hex
         )
     except LuaMemoryError:
-        return Ending("stopped", text=b"it wanted more memory than the stepper gives it")
+        return Ending("stopped", text=b"it needed more memory than the stepper allows")
     if problem:
         raise problem[0]
     return Ending(kind.decode(), tuple(tokens[place] for place in range(1, count + 1)), text, where)
@@ -143,12 +143,12 @@ def _no_attribute(owner: object, name: object, setting: bool) -> object:
 
 
 def run_apart(job: Job, on_line: OnLine, ask: Ask, deadline_s: float) -> Ending:
-    """Run a job in a child process, which is killed when `deadline_s` seconds are over; `run_here` says the rest.
+    """Run a job in a child process, which is killed after `deadline_s` seconds; otherwise like `run_here`.
 
-    A pattern can spin inside C, where no line is counted and no interrupt arrives: only the end of its process ends it.
+    A Lua pattern can spin inside C, where no line is counted and no interrupt arrives: only killing the process helps.
     """
-    # By path and not by -m: importing the package would take longer than most scripts run. Of all our path only what
-    # holds lupa, and last: neither the folder we are in nor anything else may put its modules in the way of Python's.
+    # By path and not by -m: importing the package would take longer than most scripts run. The child's path gets only
+    # lupa's folder, and last: no module from there or from the current folder may shadow one of Python's.
     import lupa
 
     home = str(Path(lupa.__file__).resolve().parent.parent)
@@ -189,13 +189,13 @@ def run_apart(job: Job, on_line: OnLine, ask: Ask, deadline_s: float) -> Ending:
     except Halt as halt:
         why = str(halt)
     except BrokenPipeError:
-        pass  # it was ended between its question and our answer
+        pass  # it was killed between its question and our answer
     finally:
         watch.cancel()
         child.kill()
         said = child.stderr.read().decode(errors="replace").strip().splitlines()
         for pipe in (child.stdin, child.stdout, child.stderr):
-            with suppress(OSError):  # what was never sent is of no use to anybody now
+            with suppress(OSError):  # unsent data no longer matters
                 pipe.close()
         child.wait()
     if late.is_set():
@@ -205,7 +205,7 @@ def run_apart(job: Job, on_line: OnLine, ask: Ask, deadline_s: float) -> Ending:
 
 
 def _message(line: bytes) -> Any:
-    """A message of the child; None for what is none, such as one that is longer than a message may be."""
+    """Decode a message of the child; None if it is not valid, or too long."""
     try:
         return json.loads(line)
     except ValueError:
@@ -218,7 +218,7 @@ def _send(pipe: Any, message: object) -> None:
 
 
 def _text(value: Any) -> Any:
-    """Bytes as JSON can carry them, one character a byte, in whatever holds them."""
+    """Encode bytes for JSON, one character per byte, also inside containers."""
     if isinstance(value, bytes):
         return value.decode("latin-1")
     if isinstance(value, Job):
@@ -234,7 +234,7 @@ def _bytes(value: Any) -> Any:
 
 def _child() -> None:
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints, prints elsewhere
+    os.dup2(2, 1)  # anything printed goes to standard error
     if sys.platform == "linux":
         import resource
 
@@ -242,7 +242,7 @@ def _child() -> None:
     sys.path.append(sys.argv[1])
     fields, deadline_s = json.loads(source.readline())
     job = Job(**{name: _bytes(item) for name, item in fields.items()})
-    # Should the parent be gone by then, nobody else ends this process; a thread of C does, whatever Lua is doing.
+    # If the parent is gone by then, nothing else ends this process; a C thread does, whatever Lua is doing.
     faulthandler.dump_traceback_later(deadline_s + 5, exit=True)
 
     def on_line(number: int, main: bool, shown: Sequence[tuple[bytes, bytes]]) -> None:

@@ -1,4 +1,4 @@
-"""What a stepped run was: its lines, its calls, how it ended and whether a real run ended alike."""
+"""The result of a stepped run: its lines, its calls, how it ended and whether a real run ended alike."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Line:
 
     Attributes:
         number: of the line, from 1.
-        move: the `-- move:` it belongs to; inside a function, that of the line which called it.
-        locals: name and shown value of each local in scope, before the line runs. Readings of the clock show as `now`.
+        move: the `-- move:` it belongs to; inside a function, the move of the line that called it.
+        locals: name and shown value of each local in scope, before the line runs. Clock readings show as `now`.
     """
 
     number: int
@@ -38,15 +38,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Asked:
-    """A `redis.call` or `redis.pcall` of the script, with its answer.
+    """A `redis.call` or `redis.pcall` of the script, with its reply.
 
     Attributes:
-        args: the command and its arguments, as text went out; a number in its shortest form.
-        reply: what came back; a status is bytes, false is None.
-        line: which line asked.
+        args: the command and its arguments, as sent; a number in its shortest form.
+        reply: its reply; a status is bytes, false is None.
+        line: the line that made the call.
         before: the keys just before the call.
-        after: and just after it.
-        start: as they were before the script.
+        after: the keys just after it.
+        start: the keys before the script.
     """
 
     args: tuple[bytes, ...]
@@ -58,12 +58,12 @@ class Asked:
 
     @property
     def call_text(self) -> str:
-        """The call as a line of text; a time is told from the script's `now`."""
+        """The call as a line of text; times are relative to the script's `now`."""
         return " ".join(told(word, self.after.now) for word in self.args)
 
     @property
     def reply_text(self) -> str:
-        """The answer as the script sees it; that of `TIME` is `now`."""
+        """The reply as the script sees it; that of `TIME` is `now`."""
         if self.args == (self.args[0],) and self.args[0].upper() == b"TIME":
             return "now"
         return "false" if self.reply is None else shown(self.reply, self.after.now)
@@ -75,18 +75,18 @@ class Asked:
 
     @cached_property
     def diff_so_far(self) -> tuple[Change, ...]:
-        """What the script has changed, this call included."""
+        """What the script has changed so far, this call included."""
         return diff(self.start, self.after)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a script did not end as it should.
+    """Why a script did not end normally.
 
     Attributes:
-        line: where, from 1; 0 when it cannot be said.
-        text: what was raised, with its code first as a server words it; or why it was stopped.
-        stopped: whether the stepper stopped it, which no server would have done in this way.
+        line: where, from 1; 0 if unknown.
+        text: the error as a server words it, code first; or why it was stopped.
+        stopped: whether the stepper stopped it, which a server would not have done.
     """
 
     line: int
@@ -96,7 +96,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A line with the calls made while it ran, and the keys once it had."""
+    """A line with the calls made while it ran, and the keys after it."""
 
     line: Line
     asked: tuple[Asked, ...]
@@ -105,20 +105,20 @@ class Moment:
 
 @dataclass(frozen=True)
 class Stepped:
-    """A script's whole run.
+    """The whole run of a script.
 
     Attributes:
-        script: the script with its header; None when its text has none that can be read.
+        script: the script with its header; None if its text has no valid header.
         source: its text.
         keys: KEYS, each with its name in the header.
         argv: ARGV, each with its name in the header.
         events: every line and every call, in order.
-        reply: what a caller would get; None too when the script was stopped.
-        error: where and why it failed or was stopped, or None. The writes before it stay.
-        before: the keys it touched as they were; for a recorded call, all of them.
-        after: as they are at the end.
-        agrees: whether one real EVAL from the same start left the same keys and gave the same reply, readings of the
-            clock apart; None when that was not tried.
+        reply: what a caller would get; also None if the script was stopped.
+        error: where and why it failed or was stopped, or None. Earlier writes stay.
+        before: the keys it touched, as they were before; for a recorded call, all keys.
+        after: the same keys at the end.
+        agrees: whether a real EVAL from the same start left the same keys and gave the same reply, apart from clock
+        readings; None if it was not run.
         agreement: the same as a sentence, with the first differences.
         atomic_reply: the reply of that EVAL.
         atomic_after: the keys it left.
@@ -152,12 +152,12 @@ class Stepped:
 
     @cached_property
     def diff(self) -> tuple[Change, ...]:
-        """What it changed; after an error, the writes that stay."""
+        """What it changed; after an error, the writes before it."""
         return diff(self.before, self.after)
 
     @cached_property
     def moments(self) -> tuple[Moment, ...]:
-        """Line by line, with the calls of each: what a player shows one after the other."""
+        """Line by line, with the calls of each: the steps that a player shows."""
         grouped: list[tuple[Line, list[Asked]]] = []
         for event in self.events:
             if isinstance(event, Line):
@@ -172,17 +172,17 @@ class Stepped:
 
     @property
     def atomic_state_digest(self) -> str | None:
-        """The fingerprint of what the EVAL left (`emqkit.keyspace.digest`)."""
+        """The fingerprint of the keys that the EVAL left (`emqkit.keyspace.digest`)."""
         return None if self.atomic_after is None else digest(self.atomic_after)
 
     @property
     def name(self) -> str:
-        """What the script is called."""
+        """The script's name."""
         return "the script" if self.script is None else self.script.name
 
     @property
     def sentence(self) -> str:
-        """The run in a sentence or three; holds no reading of a clock."""
+        """The run in one to three sentences, without clock readings."""
         ran = f"{self.name} ran {counted(len(self.lines), 'line')} and made {counted(len(self.asked), 'call')}"
         if self.error is None:
             end = f"{ran}; {counted(len(self.diff), 'change')}."
@@ -200,9 +200,9 @@ class Stepped:
         """Run the call for real on this server, by EVAL, and return its reply.
 
         Raises:
-            BadArgument: the script was stopped, so it would keep a server busy or reach what it must not.
-            ForeignLua: it is not the kit's own, and the server is no sandbox.
-            Unreachable, ReplyLost: as every round trip.
+            BadArgument: the script was stopped, so it would keep a server busy or touch what it must not.
+            ForeignLua: it is not the kit's own, and the server is not a sandbox.
+            Unreachable, ReplyLost: as for every round trip.
         """
         if self.error is not None and self.error.stopped:
             raise BadArgument("script", self.name, f"was stopped by the stepper ({self.error.text})")
@@ -223,7 +223,7 @@ def counted(number: int, what: str) -> str:
 
 
 def shown(reply: Reply, now: int = 0) -> str:
-    """A reply in a sentence; with a `now`, times are told from it."""
+    """A reply as text; with a `now`, times are relative to it."""
     if isinstance(reply, tuple):
         return f"[{', '.join(shown(item, now) for item in reply)}]"
     if isinstance(reply, bytes):
@@ -232,7 +232,7 @@ def shown(reply: Reply, now: int = 0) -> str:
 
 
 def told(word: bytes, now: int) -> str:
-    """A word of a call: bare when it can stand so."""
+    """A word of a call: without quotes if it needs none."""
     return _from_now(word, now) or (to_text(word) if re.fullmatch(rb"[!#-~]+", word) else _quoted(word))
 
 
@@ -242,7 +242,7 @@ def _quoted(text: bytes) -> str:
 
 
 def _from_now(text: bytes, now: int) -> str:
-    """Milliseconds within a year of now, told from there; else nothing. As in `shown` of machine.lua."""
+    """Milliseconds within a year of now, relative to it; otherwise empty. As in `shown` of machine.lua."""
     if not now or not re.fullmatch(rb"\d{12,}", text) or abs(off := int(text) - now) >= 32_000_000_000:
         return ""
     return "now" if not off else f"(now {'+' if off > 0 else '-'} {abs(off)})"

@@ -1,4 +1,4 @@
-"""One run of a script on a scratch server: line by line, then in one go from the same start."""
+"""Runs a script on a scratch server: line by line, then in one go from the same start."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ __all__ = ["codec", "step", "step_call"]
 
 LINE_BUDGET = 20_000
 KEPT_BYTES = 64 << 20
-"""What is kept of foreign Lua's run, lines and keys together: a script can make both as large as it likes."""
+"""Bytes kept of a foreign script's run, lines and keys together, since it can make both as large as it likes."""
 LEAST_S = 0.2
-"""Seconds that are left for the run in one go, however long the stepped one took."""
+"""The least seconds left for the run in one go, however long the stepped one took."""
 EVERY_KEY = b"*"
 ABOUT_A_KEY = 100
-"""Bytes that a key costs each time the keys are kept, besides its name and its contents."""
+"""Bytes each key costs whenever the keys are kept, apart from its name and its contents."""
 NOTHING = ScriptSet("nothing", {})
 
 
@@ -57,17 +57,17 @@ def step(
     line_budget: int = LINE_BUDGET,
     deadline_s: float = DEADLINE_S,
 ) -> Stepped:
-    """Run one script line by line, on a private copy of the keys it touches.
+    """Run a script line by line, on a private copy of the keys it touches.
 
-    The copy is made key by key, when the script first touches it, from what `server` holds then; `server` is read and
-    never written. It lies in `server.scratch()`: a new fake for a fake, another database for an embedded server, and
-    for a live one an embedded server if one is installed, else a fake.
+    Each key is copied from `server` when the script first touches it; `server` is read but never written. The copy is
+    in `server.scratch()`: a new fake for a fake, another database for an embedded server, and for a live one an
+    embedded server if one is installed, else a fake.
 
     A script whose text is not one of the kit's own is foreign: its lines run in a child process with a deadline, since
-    a pattern can spin inside C, where no line is counted, and its calls and its run in one go in a sandbox.
+    a Lua pattern can spin inside C, where no line is counted; its calls, and its run in one go, use a sandbox.
 
     Args:
-        script: a `Script`, or the text of one; a header is read if there is one.
+        script: a `Script`, or the text of one, with or without a header.
         keys: KEYS.
         argv: ARGV.
         server: whose keys to start from.
@@ -75,8 +75,8 @@ def step(
         deadline_s: how many seconds foreign Lua may take.
 
     Raises:
-        ScriptArity: a `Script` does not take these keys and arguments. (A mere text may be called with anything.)
-        ForeignLua: it is not the kit's own, and there is no sandbox here.
+        ScriptArity: a `Script` does not take these keys and arguments. (A plain text may be called with anything.)
+        ForeignLua: it is not the kit's own, and no sandbox is available.
         BadArgument: a key holds a type that cannot be copied.
         Unreachable, ReplyLost: the server could not be read.
     """
@@ -95,15 +95,15 @@ def step_call(
     line_budget: int = LINE_BUDGET,
     deadline_s: float = DEADLINE_S,
 ) -> Stepped:
-    """Step a recorded script call once more, from the keyspace it started from and at the time it ran.
+    """Step a recorded script call again, from the keyspace it started from and at the time it ran.
 
-    What it is compared with is what was recorded: that was the real call.
+    It is compared with the record, which was the real call.
 
     Args:
         record: one call of a trace, of kind `script`.
         scripts: the set the trace was recorded with (`trace.scripts`).
-        server: any server; the calls are answered on a scratch of it, and it is neither read nor written. A fake one
-            without it; foreign Lua's are answered in a sandbox.
+        server: any server; the calls are answered on a scratch of it, and it is neither read nor written. By default a
+            fake one; those of foreign Lua are answered in a sandbox.
         line_budget: as in `step`.
         deadline_s: as in `step`.
 
@@ -112,7 +112,7 @@ def step_call(
         ScriptMissing, ScriptArity: the set is not the one it ran with.
     """
     if record.call.kind != "script":
-        raise BadArgument("call", record.call.verb, "is no script, so there are no lines to step through")
+        raise BadArgument("call", record.call.verb, "is not a script, so it has no lines to step through")
     called = _Called.of(scripts[record.call.verb], record.call.keys, record.call.args)
     before = record.before
 
@@ -130,7 +130,7 @@ def step_call(
 
 @dataclass(frozen=True)
 class _Called:
-    """A script with what it is called with, and what its header says of both."""
+    """A script with its keys and arguments, named by its header."""
 
     script: Script | None
     source: str
@@ -158,7 +158,7 @@ class _Called:
                     header = Script.parse(source, f"{title[1]}.lua")
                     view = header.view(given_keys, given_argv)
                 except (BadHeader, ScriptArity):
-                    pass  # a server takes any text with any arguments, and the stepper shows what then happens
+                    pass  # a server runs any text with any arguments, and the stepper shows what happens
         if view is None:
             named_keys = tuple((f"KEYS[{place}]", key) for place, key in enumerate(given_keys, 1))
             named_argv = tuple((f"ARGV[{place}]", value) for place, value in enumerate(given_argv, 1))
@@ -178,7 +178,7 @@ class _Called:
 
 @cache
 def codec() -> bytes:
-    """The move of `lua/tools/bridge.lua` by which both sides write values as tokens."""
+    """The move of `lua/tools/bridge.lua` with which both sides encode values as tokens."""
     bridge = ScriptSet.load("tools")["bridge"]
     starts = {move.name: move.line for move in bridge.moves}
     lines = bridge.source.split("\n")
@@ -195,7 +195,7 @@ _READS: Mapping[bytes, tuple[str, tuple[bytes, ...]]] = {
 
 
 def _contents(server: Server, names: Iterable[bytes]) -> dict[bytes, Value]:
-    """What a server holds under these names; those it does not have are left out. Two round trips of plain reads."""
+    """The values of these keys on a server, without missing ones. Two round trips of plain reads."""
     wanted = sorted(names)
     types = server.round_trip(Flush(tuple(call_of("TYPE", (name,), ()) for name in wanted)))
     found = [(name, kind) for name, kind in zip(wanted, types, strict=True) if kind != b"none"]
@@ -210,13 +210,13 @@ def _contents(server: Server, names: Iterable[bytes]) -> dict[bytes, Value]:
         if isinstance(reply, ErrorReply):
             raise call.refusal(reply)
         items = [item for item in reply if isinstance(item, bytes)] if isinstance(reply, tuple) else [reply]
-        if isinstance(kind, bytes) and items and isinstance(items[0], bytes):  # else it went meanwhile
+        if isinstance(kind, bytes) and items and isinstance(items[0], bytes):  # else the key was deleted meanwhile
             values[name] = value_of(kind.decode(), [item for item in items if isinstance(item, bytes)])
     return values
 
 
 class _Run:
-    """One run of a script on one scratch server: first line by line, then in one go."""
+    """A run of a script on a scratch server: first line by line, then in one go."""
 
     def __init__(
         self,
@@ -235,15 +235,15 @@ class _Run:
         self.kept = 0
         self.deadline_s = deadline_s
         self.until = time.monotonic() + deadline_s
-        self.held = capture(place, EVERY_KEY)  # nothing yet, and what time it is
+        self.held = capture(place, EVERY_KEY)  # no keys yet, but the time
         self.move: str | None = None
         self.events: list[Line | _Answered] = []
-        # TIME is read once a run; that of a recorded call is the time of the record.
+        # TIME is read once per run; a recorded call uses the time of the record.
         self.clock = clock_tokens(base.now) if base is not None and base.now else None
         self.read_clock = False
 
     def touch(self, keys: Iterable[bytes]) -> None:
-        """Copy what the script has not touched so far."""
+        """Copy those keys that the script has not touched so far."""
         new = frozenset(keys) - self.touched
         if not new:
             return
@@ -255,7 +255,7 @@ class _Run:
             self.held = self.look()
 
     def look(self) -> Snapshot:
-        """The keys of the scratch server as they are now; what is as it was before is kept only once."""
+        """The keys of the scratch server now, sharing unchanged values with the last look."""
         known = self.held.keys
         entries = []
         for name, value in capture(self.place, EVERY_KEY).entries:
@@ -268,13 +268,13 @@ class _Run:
         return replace(self.held, entries=tuple(entries))
 
     def keep(self, size: int) -> None:
-        """Count what is kept of foreign Lua's run. Raises `Halt` when it is too much."""
+        """Count what is kept of a foreign script's run. Raises `Halt` if it is too much."""
         self.kept += size
         if self.kept > KEPT_BYTES and not self.called.shipped:
-            raise Halt(f"it made more to look at than the {KEPT_BYTES >> 20} MB that the stepper keeps")
+            raise Halt(f"its run takes more than the {KEPT_BYTES >> 20} MB that the stepper keeps")
 
     def through(self, line_budget: int) -> Stepped:
-        """Step through the script; how that compares is still to be said."""
+        """Step through the script; the comparison is added later."""
         job = Job(
             source=to_bytes(self.called.source),
             codec=codec(),
@@ -314,7 +314,7 @@ class _Run:
         self.events.append(Line(number, self.move, seen))
 
     def ask_safely(self, verb: bytes, line: int, tokens: Tokens) -> Tokens:
-        """As `ask`; what a sandbox does not bear ends the run. Raises `Halt`."""
+        """As `ask`, but a call that the sandbox stops or refuses ends the run. Raises `Halt`."""
         try:
             return self.ask(verb, line, tokens)
         except ScriptStopped as stopped:
@@ -323,7 +323,7 @@ class _Run:
             raise Halt(f"the sandbox could not answer this call: {refused.text}") from None
 
     def ask(self, verb: bytes, line: int, tokens: Tokens) -> Tokens:
-        """The answer to one call of the script, by the scratch server's own Lua. Raises `Halt`."""
+        """The reply to one call of the script, by the scratch server's own Lua. Raises `Halt`."""
         if verb in (b"error_reply", b"status_reply"):
             return self.bridge(verb, (), tokens)
         args = tuple(word_of(token) for token in tokens)
@@ -362,18 +362,18 @@ class _Run:
         except EmqError:
             raise
         except Exception as crash:
-            # The fake's own code falls over what a live server answers with an error, such as redis.call().
-            return ErrorReply("ERR", f"the {self.place.kind} server fell over: {type(crash).__name__}: {crash}")
+            # The fake's own code crashes where a live server answers with an error, such as redis.call().
+            return ErrorReply("ERR", f"the {self.place.kind} server crashed: {type(crash).__name__}: {crash}")
         return reply
 
     def ended(self, ending: Ending) -> tuple[Reply, Fault | None]:
-        """What a caller gets, converted by the scratch server, and what went wrong."""
+        """What a caller gets, converted by the scratch server, and the error, if any."""
         text = to_text(ending.text)
         if ending.kind == "returned":
             try:
                 return self.tool(b"give", (), ending.tokens), None
             except ScriptStopped as stopped:
-                ending = Ending("stopped", text=(text := f"what it returned is too much: {stopped.why}").encode())
+                ending = Ending("stopped", text=(text := f"its reply is too large: {stopped.why}").encode())
         if ending.kind == "unreadable":
             text = f"ERR Error compiling script (new function): {text}"
         line = ending.line or next((e.number for e in reversed(self.events) if isinstance(e, Line)), 0)
@@ -381,9 +381,9 @@ class _Run:
             return None, Fault(line, text, stopped=True)
         return self.tool(b"give", (), (b"t1", b"serr", b"s" + to_bytes(text))), Fault(line, text)
 
-    # A key that was copied late was there, and unchanged, from the start.
+    # A key that was copied late existed, unchanged, from the start.
     def whole(self, touched: frozenset[bytes], held: Snapshot) -> Snapshot:
-        """The keys as they were when those touched so far held this."""
+        """All keys at the moment when those touched so far held this."""
         others = self.start if self.base is None else self.base.keys
         entries = {name: value for name, value in others.items() if name not in touched} | dict(held.keys)
         return Snapshot(tuple(sorted(entries.items())), self.now)
@@ -394,7 +394,7 @@ class _Run:
 
     @property
     def now(self) -> int:
-        """The run's one clock, unix milliseconds; before the script asks, that of the latest look at the scratch."""
+        """The run's one clock reading, unix milliseconds; before the script asks, that of the last look."""
         return self.held.now if self.clock is None else microseconds(self.clock) // 1000
 
     # --- in one go ----------------------------------------------------------------------------------------------------
@@ -402,7 +402,7 @@ class _Run:
     def compared(self, stepped: Stepped, record: CallRecord | None = None) -> Stepped:
         """Say whether a real run from the same start ended alike."""
         if stepped.error is not None and stepped.error.stopped:
-            return replace(stepped, agreement="It was not run in one go, since it had to be stopped.")
+            return replace(stepped, agreement="It was not run in one go, because it had to be stopped.")
         if record is not None:
             who, reply, after = "The recorded run, all in one go,", record.reply, record.after
             span = (record.before.now * 1000, record.after.now * 1000 + 999) if record.before.now else (0, 2**62)
@@ -425,8 +425,8 @@ class _Run:
         return replace(stepped, agrees=not differences, agreement=agreement, atomic_reply=reply, atomic_after=after)
 
     def in_one_go(self) -> tuple[Reply, Snapshot, tuple[int, int]]:
-        """A real EVAL from the same start: the reply, the keys it left, and between which microseconds it ran."""
-        # Cleared first, not patched: a key that is equal may have got a time to live.
+        """A real EVAL from the same start: the reply, the keys it left, and the microseconds between which it ran."""
+        # Cleared first, not patched: an equal key may have acquired a time to live.
         restore(self.place, Snapshot(), current=self.held)
         restore(self.place, Snapshot(tuple(sorted(self.start.items()))), current=Snapshot())
         if isinstance(self.place, Sandbox):
@@ -445,7 +445,7 @@ _WHERE: Mapping[ServerKind, str] = {
 
 
 class _Answered(NamedTuple):
-    """An `Asked` before it is known what else the script will touch."""
+    """An `Asked` while it is not yet known what else the script will touch."""
 
     args: tuple[bytes, ...]
     reply: Reply

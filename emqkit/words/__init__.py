@@ -1,1 +1,1 @@
-"""Every sentence: what a call did, what changed, in words a learner can read aloud."""
+"""All sentences: what a call did and what changed, in words a learner can read aloud."""

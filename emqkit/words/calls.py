@@ -1,7 +1,7 @@
-"""Every step as a sentence: what was sent, what was answered and what it changed, in words a learner can read aloud.
+"""Every step as a sentence: what was sent, the reply and what changed, in words a learner can read aloud.
 
-A sentence is made from the call, its reply and the difference between the keyspace before and after, never from what a
-script is supposed to do: where a script does something else, the sentence says so. It holds no clock reading.
+A sentence is made from the call, its reply and the difference between the keyspace before and after, never from what
+the script should do; if it does something else, the sentence says so. It contains no clock reading.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ __all__ = ["reply_words", "sentence", "sentences", "start_sentence", "step_sente
 
 _NAMES = {"native_complete": "EMQ.COMPLETE (a model)", "native_fail": "EMQ.FAIL (a model)"}
 _LANDED = {"enqueue_flow": ("parent_id", "child_id"), "hold_parent": ("parent_id",)}
-"""Which arguments are ids to be landed, where that is not the call's one id."""
+"""The arguments with the ids a script lands, if not `id`."""
 
 
 def sentence(record: CallRecord, scripts: ScriptSet, names: Names | None = None) -> str:
-    """One call in plain words, mostly one sentence: what it was, what came back, what that did.
+    """One call in plain words, usually one sentence: the call, its reply, and its effect.
 
     Args:
         record: the call with its reply and the keyspace around it.
-        scripts: the set it ran with, unless the record names its own; its headers say where each argument stands.
-        names: what to call each job; by its id in short, if left out.
+        scripts: the set it ran with, unless the record names its own; its headers name the arguments.
+        names: the name of each job; by default its short id.
     """
     (words,) = sentences([record], scripts, names)
     return words
@@ -46,11 +46,11 @@ def sentence(record: CallRecord, scripts: ScriptSet, names: Names | None = None)
 def sentences(
     records: Sequence[CallRecord], scripts: ScriptSet, names: Names | None = None, *, shared: bool = False
 ) -> list[str]:
-    """Some calls in plain words, one text each.
+    """Several calls in plain words, one text each.
 
     Args:
         records, scripts, names: as for `sentence`.
-        shared: whether they have one difference together, as the calls of a MULTI have: then it is told once.
+        shared: whether they share one difference, as the calls of a MULTI do, which is then told once.
     """
     left = list(records[0].diff) if shared and records else []
     told = []
@@ -62,14 +62,14 @@ def sentences(
         told.append(f"{_NAMES.get(record.call.verb, record.call.verb)} {_words(one, own)}")
         if not shared or record is records[-1]:
             rest = one.rest()
-            told[-1] += f" Besides: {rest}." if rest else ""
+            told[-1] += f" Also: {rest}." if rest else ""
     return told
 
 
 def _view(record: CallRecord, scripts: ScriptSet) -> CallView | None:
     try:
         return scripts.view(record.call) if record.call.kind == "script" else None
-    except (ScriptMissing, ScriptArity):  # the trace's set is not the one its calls ran with
+    except (ScriptMissing, ScriptArity):  # the trace's set is not the one that its calls ran with
         return None
 
 
@@ -81,7 +81,7 @@ def _words(told: Told, scripts: ScriptSet) -> str:
     before = list(told.left)
     try:
         words = table[call.verb](told) if call.verb in table and call.keys else None
-    except LookupError:  # a header of the learner's own that has other names, or a key of no queue
+    except LookupError:  # a learner's header with other names, or a key of no queue
         words = None
     if words is None:
         told.left[:] = before
@@ -100,7 +100,7 @@ def _refused(told: Told, error: ErrorReply) -> str:
 
 
 def _ids_of(told: Told) -> list[str]:
-    """The jobs a script's call is about, as far as its header says so."""
+    """The jobs that a script's call is about, according to its header."""
     try:
         args = told.view.args
     except LookupError:
@@ -122,7 +122,7 @@ def _is_id(value: str) -> bool:
 
 
 def _otherwise(told: Told, scripts: ScriptSet) -> str:
-    """The sentence of a call that has none of its own: what it is for, its keys, its reply; its changes follow."""
+    """The sentence for any other call: its purpose, its keys, its reply; its changes follow."""
     call = told.record.call
     about = " ".join(elided(plain(arg), 24) for arg in call.args[:6])
     if call.kind == "script":
@@ -137,16 +137,16 @@ def _otherwise(told: Told, scripts: ScriptSet) -> str:
 
 
 def step_sentence(step: Step, scripts: ScriptSet, names: Names | None = None) -> str:
-    """One round trip in plain words: its only call, or what its calls did one after the other."""
+    """One round trip in plain words: its only call, or what its calls did one by one."""
     if step.mark:
         return step.mark
     lost = ""
     if step.lost is not None:
         ended = f" The round trip ends with {type(step.lost).__name__}:"
-        lost = f"{ended} whether what is missing took effect is not known."
+        lost = f"{ended} it is not known whether what is missing took effect."
     records: Sequence[CallRecord] = step.calls
     if step.flush.atomic:
-        # MULTI … EXEC is one step: every call of it is told with what the whole changed.
+        # MULTI … EXEC is one step: each of its calls is told with the changes of the whole.
         records = [replace(one, before=step.before, after=step.after) for one in records]
     told = sentences(records, scripts, names, shared=step.flush.atomic)
     if len(step.flush.calls) == 1 and told:
@@ -161,7 +161,7 @@ def step_sentence(step: Step, scripts: ScriptSet, names: Names | None = None) ->
 
 
 def _policies(step: Step) -> str:
-    """The one sentence of a round trip that writes policies on the rows of several children, and does nothing else."""
+    """The one sentence for a round trip that only writes policies on the rows of several children."""
     calls = [one.call for one in step.calls]
     plainly = all(
         call.verb == "HSET" and len(call.keys) == 1 and len(call.args) == 2 and call.args[0] == b"parent_policy"
@@ -173,12 +173,12 @@ def _policies(step: Step) -> str:
         return ""
     codes = [elided(plain(call.args[1]), 12) for call in calls]
     each = ", ".join(codes if len(codes) <= 6 else [f"{codes.count(one)} {one}" for one in dict.fromkeys(codes)])
-    same = "" if step.diff else "; they stood there already"
+    same = "" if step.diff else "; they were there already"
     return f"the failure policies of {len(codes)} children are written ({each}){same}."
 
 
 def start_sentence(snapshot: Snapshot) -> str:
-    """The sentence of the start, before anything was sent."""
+    """The sentence for the start, before anything is sent."""
     held = Keyspace.of(snapshot)
     there = [f"{plain(part.queue)} ({many(len(part.rows), 'row')})" for part in held.queues]
     there += [many(len(held.strangers), "other key")] if held.strangers else []

@@ -1,4 +1,4 @@
-"""What changed, in words: who moved where, counters and results, rows, and then the rest."""
+"""What changed, in words: first which job moved where, then counters and results, rows, and the rest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OF_A_QUEUE = {"flow:outbox": "the outbox", "meta": "the settings"}
 
 
 def key_words(key: bytes, names: Names = _NOBODY) -> str:
-    """A key as a sentence names it: `pending of orders`, `the row of pick`; a key of nobody's, quoted."""
+    """A key as sentences name it: `pending of orders`, `the row of pick`; a key outside the protocol is quoted."""
     at = keys.parse(key)
     if at is None or not (known(at) or at.name.startswith("metrics:")):
         return f"key {quoted(key, 60)}"
@@ -50,7 +50,7 @@ def signal_words(raw: bytes, names: Names = _NOBODY) -> str:
 
 
 def field_words(name: str, value: bytes, names: Names = _NOBODY) -> str:
-    """A field of a row: a parent by its name, a policy by its meaning, what somebody handed over in quotation marks."""
+    """A field of a row: a parent by its name, a policy by its meaning, anything a caller passed in quotation marks."""
     if name == "parent":
         return names(value)
     if name == "parent_policy" and value in POLICIES:
@@ -66,10 +66,10 @@ def _value(value: bytes | None, missing: str = "none") -> str:
 
 
 def telling(changes: Iterable[Change]) -> Iterator[Change]:
-    """The changes worth showing: all but a deadline or due time that moved by less than a second.
+    """The changes worth showing: all but deadlines and due times that moved by less than a second.
 
-    Such a move is the clock between two calls of one notebook cell. It is there or not from run to run, and a picture
-    that is compared from run to run cannot hold it; what an extension did is said by the sentence of its call.
+    Such a change is only the clock between two calls of one notebook cell. It varies from run to run, so it cannot be
+    in a picture that is compared between runs; the sentence of an extension says what it did.
     """
     for change in changes:
         at = keys.parse(change.key)
@@ -80,7 +80,7 @@ def telling(changes: Iterable[Change]) -> Iterator[Change]:
 
 
 def _score(value: bytes | None) -> float:
-    """A score as a number; what is none counts as infinitely far away."""
+    """A score as a number; anything else counts as infinitely far away."""
     try:
         return float(value or b"0")
     except ValueError:  # a list or string where the sorted set should be
@@ -91,14 +91,14 @@ def _score(value: bytes | None) -> float:
 
 
 def changes_in_words(changes: Iterable[Change], names: Names = _NOBODY) -> list[Line]:
-    """What changed, line by line: first who moved where, then counters and results, then rows, then the rest.
+    """What changed, line by line: first which job moved where, then counters and results, then rows, then the rest.
 
     Args:
         changes: as `diff` gives them.
-        names: what to call each job.
+        names: the name of each job.
 
     Returns:
-        (mark, text) pairs; the mark is `+`, `-` or `~`, so that no line needs a colour.
+        (mark, text) pairs; the mark is `+`, `-` or `~`, so no line depends on colour.
     """
     moves: dict[tuple[str, str], dict[str, Change]] = {}
     rest: dict[bytes, list[Change]] = {}
@@ -122,7 +122,7 @@ def _rank(key: bytes) -> int:
 
 
 def _moves(who: str, queue: str, sets: dict[str, Change]) -> Iterator[Line]:
-    """One id in the sets of its queue: from where to where."""
+    """How one id moved between the sets of its queue."""
     into = [name for name in keys.SETS if name in sets and sets[name].kind == "added"]
     out = [name for name in keys.SETS if name in sets and sets[name].kind == "removed"]
     if len(into) == len(out) == 1:
@@ -172,7 +172,7 @@ def _of_a_job(name: str, who: str, change: Change, names: Names) -> str:
         if change.before is None:
             return f"the counter of {who} starts at {_value(change.after)}"
         if change.after is None:
-            return f"the counter of {who} goes; it stood at {_value(change.before)}"
+            return f"the counter of {who} is deleted; it was at {_value(change.before)}"
         return f"the counter of {who}: {_value(change.before)} → {_value(change.after)}"
     if name == "logs":
         return f"the logs of {who} {'lose' if change.after is None else 'gain'} a line"
@@ -186,7 +186,7 @@ def _of_a_job(name: str, who: str, change: Change, names: Names) -> str:
 
 
 def _row(who: str, made: Sequence[Change], names: Names) -> Iterator[Line]:
-    """A row that appears or is deleted is one line; else each of its fields is one."""
+    """A row that appears or is deleted takes one line; otherwise each changed field does."""
     fields = {to_text(one.part or b""): one for one in made}
     order = [name for name in _ROW_ORDER if name in fields]
     order += sorted(name for name in fields if name not in order)

@@ -1,4 +1,4 @@
-"""A sentence for each plain command that operations send beside scripts: the host's reads, settings and tidying up."""
+"""A sentence for each plain command that operations send besides scripts: the host's reads, settings and cleanup."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _asks_for_pause(told: Told) -> bool:
 
 
 def _all_told(told: Told) -> None:
-    """Nothing is left to say of the keys the command names."""
+    """Mark the changes to the keys that the command names as told."""
     told.left[:] = [one for one in told.left if one.key not in told.record.call.keys]
 
 
@@ -57,10 +57,10 @@ def _hset(told: Told) -> str:
     if _asks_for_pause(told):
         if not told.changed:
             return f"pauses {told.where}, which was paused already{told.end}."
-        return f"pauses {told.where}: claims stop, nothing else does."
+        return f"pauses {told.where}: claims stop, and nothing else."
     pairs = zip(_args(told)[::2], _args(told)[1::2], strict=False)
     fields = [f"{plain(name)} = {field_words(to_text(name), value, told.names)}" for name, value in pairs]
-    return f"writes {listed(fields)} on {_key(told)}{'' if told.changed else '; it stood there already'}."
+    return f"writes {listed(fields)} on {_key(told)}{'' if told.changed else '; it was there already'}."
 
 
 def _hdel(told: Told) -> str:
@@ -82,7 +82,7 @@ def _hmget(told: Told) -> str | None:
     found = [
         f"{plain(name)} {field_words(to_text(name), value, told.names) if isinstance(value, bytes) else 'none'}"
         for name, value in zip(_args(told), values, strict=True)
-        if name != b"group" or value is not None  # asked for with every settle, and never there
+        if name != b"group" or value is not None  # read with every settle, but never there
     ]
     return f"reads {_key(told)}: {', '.join(found)}."
 
@@ -182,4 +182,4 @@ COMMANDS: Mapping[str, Callable[[Told], str | None]] = {
     "RPUSH": _rpush,
     "DEL": _del,
 }
-"""What each says after the command's name; None where the reply is of another kind than the command answers."""
+"""What each says after the command's name; None if the reply is not of the kind that the command gives."""

@@ -1,7 +1,7 @@
-"""What sentences and labels call a job: its payload, where that is known, and else its id in short.
+"""The name of a job in sentences and labels: its payload if that is known, otherwise its short id.
 
 names = Names.of_trace(trace)
-names("JOB0KHTOWnGLuD")         # pick; or pick #2, where two jobs have that payload; or JOB…GLuD
+names("JOB0KHTOWnGLuD")         # pick; or pick #2, if two jobs have that payload; or JOB…GLuD
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from emqkit.words.text import elided, plain, short
 __all__ = ["Names", "payloads"]
 
 COLUMNS = 24
-"""How wide a label may be: a longer payload is cut."""
+"""The largest width of a label: a longer payload is cut."""
 
 
 @dataclass(frozen=True)
 class Names:
-    """Labels by id. Called with an id, text or bytes, it answers what to call it.
+    """Labels by id. Call it with an id, text or bytes, to get the job's name.
 
     Attributes:
         labels: id → label; no two are alike.
@@ -38,14 +38,14 @@ class Names:
         return self.labels.get(text) or short(text)
 
     def known(self, id: str) -> bool:
-        """Whether the id is called by its payload."""
+        """Whether the id has a label from its payload."""
         return id in self.labels
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, bytes]]) -> Names:
-        """Labels for these ids, each with its payload; of two payloads of one id the first counts.
+        """Labels for these (id, payload) pairs; if an id has two payloads, the first counts.
 
-        Payloads that look alike are numbered in byte order of the ids: `pick #1`, `pick #2`. An empty one is no label.
+        Payloads that look alike are numbered in byte order of the ids: `pick #1`, `pick #2`. Empty ones give none.
         """
         seen: dict[str, str] = {}
         for id, payload in pairs:
@@ -65,18 +65,18 @@ class Names:
 
     @classmethod
     def of_snapshot(cls, *snapshots: Snapshot) -> Names:
-        """Labels for every job that has a row in one of these."""
+        """Labels for every job that has a row in one of these snapshots."""
         return cls.of(found for snapshot in snapshots for found in payloads(Keyspace.of(snapshot)))
 
     @classmethod
     def of_trace(cls, trace: Trace) -> Names:
-        """Labels for every job that has a row at some moment of a trace, or is known to it from elsewhere."""
+        """Labels for every job that has a row at some point of a trace, or is in its `payloads`."""
         landed = (found for step in trace.steps for found in _landed(step))
         return cls.of([*trace.payloads, *payloads(Keyspace.of(trace.initial)), *landed])
 
 
 def payloads(keyspace: Keyspace) -> Iterator[tuple[str, bytes]]:
-    """Every id that has a row here with its payload, where there is one."""
+    """Every id that has a row here, with its payload if there is one."""
     for part in keyspace.parts:
         for id, row in part.rows.items():
             if "payload" in row:
@@ -84,7 +84,7 @@ def payloads(keyspace: Keyspace) -> Iterator[tuple[str, bytes]]:
 
 
 def _landed(step: Step) -> Iterator[tuple[str, bytes]]:
-    """The payloads that a round trip wrote; its calls are looked at as well, for what one wrote another may delete."""
+    """The payloads that a round trip wrote, call by call, since a later call may delete what an earlier one wrote."""
     for change in (*step.diff, *(change for one in step.calls for change in one.diff)):
         at = keys.parse(change.key)
         if change.part == b"payload" and change.after is not None and at and at.name == "row" and at.id is not None:

@@ -1,7 +1,7 @@
-"""A sentence for each script, made of what the call was given, what it answered and what it changed.
+"""A sentence for each script, made from the call's arguments, its reply and its changes.
 
-None of them says what a script is supposed to do. Where one answers as if it had written and wrote nothing, or answers
-what its contract does not have, it has no sentence here, and its call is told by its reply and its changes alone.
+None of them says what a script should do. If a script replies as if it had written but wrote nothing, or gives a reply
+that its contract does not have, there is no sentence here, and the call is told by its reply and its changes alone.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _hold_parent(told: Told) -> str | None:
 
 
 def _parent(told: Told, parent: str) -> str:
-    """How a parent stands after its land: held, which is a row that awaits and a place in no set, or otherwise."""
+    """A parent's state after its land: held (a row that awaits its children, in no set), or whatever it is."""
     row = told.row(parent, state="awaiting_children", attempts="0", payload=told.view.args["payload"])
     if row == "a row" and not told.now.places(parent):
         return HELD
@@ -116,7 +116,7 @@ def _enqueue_flow_child(told: Told) -> str | None:
 
 
 def _gone(told: Told, id: str) -> str:
-    """The answer that a job is gone, to be believed only if it has no row."""
+    """The sentence for the reply that a job is gone, which is believed only if it has no row."""
     if told.was.row(id) is not None:
         return f"answers that {told.names(id)} of {told.where} is gone, although it has a row{told.end}."
     return f"finds no row of {told.names(id)} in {told.where}: it is gone{told.end}."
@@ -211,13 +211,13 @@ def _retry(told: Told) -> str | None:
 
 
 def _attempts_left(told: Told, id: str) -> int:
-    """How many attempts a job had left before its failure; none where that cannot be told."""
+    """How many attempts a job had left before its failure; 0 if unknown."""
     attempts, most = (told.was.row(id) or {}).get("attempts", b""), told.view.args["max"]
     return max(0, int(most) - int(attempts)) if attempts.isdigit() and most.isdigit() else 0
 
 
 def _counts(told: Told, parent: str, name: str, child: str, value: bytes) -> str:
-    """What the end of a child did to its parent in the same queue: a sentence, and what became of the parent."""
+    """What the end of a child did to its parent in the same queue, and what became of the parent."""
     to, what = told.names(parent), "its result" if name == "processed" else "its error"
     moves = told.moves(parent)
     counter = told.counter(parent, expected=name != "failed")
@@ -263,7 +263,7 @@ def _reap(told: Told) -> str | None:
 
 
 def _past(told: Told, name: str) -> tuple[list[str], list[str]]:
-    """The ids of a set whose time has come when the call has answered, and those whose time had come before it."""
+    """The ids of a set that are due after the call, and those that were due before it."""
     scores = told.was.members(name)
     come, came = (
         [id for id, score in scores.items() if score <= at] for at in (told.record.after.now, told.record.before.now)
@@ -272,7 +272,7 @@ def _past(told: Told, name: str) -> tuple[list[str], list[str]]:
 
 
 def _into_pending(told: Told, source: str, ids: list[str], jobs: str, way: str) -> str:
-    """The way of these ids from a set to pending, to be told as `way` if all arrive there."""
+    """How these ids moved from a set to pending; the sentence starts with `way` if all of them arrived."""
     for id in ids:
         told.left_set(source, id)
         told.entered("pending", id)
@@ -312,7 +312,7 @@ def _extend_locks(told: Told) -> str | None:
     said += f"; not extended: {told.ids(refused)}" if refused else ""
     said += f"; not in active before: {told.ids(fresh)}" if fresh else ""
     silent = [id for id in asked if id not in refused and id not in done]
-    return f"{said}; not a word of: {told.ids(silent)}." if silent else f"{said}."
+    return f"{said}; no answer for: {told.ids(silent)}." if silent else f"{said}."
 
 
 def _reprocess(told: Told) -> str | None:
@@ -370,7 +370,7 @@ def _flow_fail_deliver(told: Told) -> str | None:
 
 
 def _delivered(told: Told, name: str, value: bytes, what: str) -> str | None:
-    """An outbox entry that reaches the parent's queue."""
+    """The sentence for an outbox entry that is delivered to the parent's queue."""
     child, parent = told.arg("child_id"), told.arg("parent_id")
     what, to = f"the {what} of {told.names(child)}", f"{told.names(parent)} in {told.where}"
     before = child in told.was.hash(parent, name)
@@ -405,4 +405,4 @@ SCRIPTS: Mapping[str, Callable[[Told], str | None]] = {
     "native_complete": _complete,
     "native_fail": _retry,
 }
-"""What each says after the script's name; None where the call answered something else than its contract has."""
+"""What each says after the script's name; None if the reply is not in the script's contract."""

@@ -1,4 +1,4 @@
-"""Bytes, ids, counts and lists as people read them: on one line, as wide as they are told to be."""
+"""Bytes, ids, counts and lists as readable text: on one line, and no wider than asked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["elided", "listed", "many", "plain", "quoted", "short", "width"]
 
 
 def plain(value: bytes | str) -> str:
-    """Bytes as text on one line: UTF-8 where it is, and `\\x..` for every byte or character that cannot be shown."""
+    """Bytes as text on one line: UTF-8 where valid, and `\\x..` for every byte or character that cannot be shown."""
     text = to_text(to_bytes(value))
     if text.isprintable():
         return text
@@ -32,12 +32,12 @@ def plain(value: bytes | str) -> str:
 
 
 def width(text: str) -> int:
-    """How many columns of a monospaced font the text takes: wide characters take two, combining ones none."""
+    """How many columns of a monospaced font the text takes: two for wide characters, none for combining ones."""
     return columns_of(text, control_codes="ignore")
 
 
 def elided(text: str, columns: int) -> str:
-    """The text, cut with an ellipsis where it is wider than `columns`; no character loses its accents."""
+    """The text, cut with an ellipsis if it is wider than `columns`; no character loses its accents."""
     if width(text) <= columns:
         return text
     kept, used = [], 1
@@ -55,7 +55,7 @@ def quoted(value: bytes | str, columns: int = 40) -> str:
 
 
 def short(id: str | bytes) -> str:
-    """An id as sentences name it where nothing else is known of it, `JOB…LuC9`; what is no id stays whole, elided."""
+    """A short form of an id, for jobs whose payload is unknown: `JOB…LuC9`; anything that is not an id is elided."""
     text = to_text(id) if isinstance(id, bytes) else id
     try:
         check(text)

@@ -1,7 +1,7 @@
-"""A call while its sentence is made: read by its header's names, and with what it changed, told piece by piece.
+"""A call while its sentence is made: its values by its header's names, and its changes, told piece by piece.
 
-What a sentence has said of the changes it takes from `left`; what is still there in the end is told line by line. So no
-two calls that did different things are told alike, whatever a script was supposed to do.
+A sentence removes the changes it has told from `left`; what remains at the end is told line by line. So two calls that
+did different things never get the same sentence, whatever their scripts should do.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ LONGEST_ID = 64
 
 
 class Told:
-    """One call of a sentence.
+    """A call that a sentence is about.
 
     Args:
-        record: the call, its reply, and the keyspace around it.
-        names: what to call each job.
-        view: the call by its header's names; None for a command, or where no header fits.
-        left: the changes of which nothing has been said yet; what is said of is taken out.
+        record: the call, its reply, and the keyspace before and after.
+        names: the name of each job.
+        view: the call by its header's names; None for a command, or if no header fits.
+        left: the changes not told yet.
     """
 
     def __init__(self, record: CallRecord, names: Names, view: CallView | None, left: list[Change]) -> None:
@@ -51,12 +51,12 @@ class Told:
 
     @property
     def verb(self) -> str:
-        """Which script or command it is."""
+        """The name of the script or command."""
         return self.record.call.verb
 
     @property
     def reply(self) -> Reply:
-        """The reply as it came."""
+        """The raw reply."""
         return self.record.reply
 
     @property
@@ -76,7 +76,7 @@ class Told:
 
     @cached_property
     def queue(self) -> str:
-        """The queue whose keys it takes; raises `LookupError` when its first key is of none."""
+        """The queue whose keys it takes; raises `LookupError` if its first key belongs to no queue."""
         at = keys.parse(self.record.call.keys[0])
         if at is None:
             raise LookupError(f"{self.record.call.keys[0]!r} is of no queue")
@@ -123,7 +123,7 @@ class Told:
     # --- what it changed ------------------------------------------------------------------------------------------
 
     def take(self, key: bytes, part: str | None = None, *, after: bytes | None = None, kind: str = "") -> Change | None:
-        """The change of this part, if there is one that ended so or is of this kind; nothing is left to say of it."""
+        """Take the change of this part out of `left` and return it, if it is of this kind or ended with this value."""
         wanted = None if part is None else keys.text(part)
         for at in range(bisect_left(self.left, key, key=lambda one: one.key), len(self.left)):
             change = self.left[at]  # they stand in byte order of their keys
@@ -138,7 +138,7 @@ class Told:
         return keys.queue_key(self.queue, name)
 
     def job_key(self, id: str, name: str = "") -> bytes:
-        """The row of a job, or another key of it; ids that are none have keys too, so this is no gate."""
+        """The row of a job, or another of its keys; ill-formed ids have keys too, so this is not a gate."""
         return keys.job_prefix(self.queue) + keys.text(f"{id}:{name}" if name else id)
 
     def left_set(self, name: str, id: str) -> bool:
@@ -146,22 +146,22 @@ class Told:
         return self.take(self.own_key(name), id, kind="removed") is not None
 
     def entered(self, name: str, id: str) -> bool:
-        """Whether it put the id into a set; into pending and dead, with the score 0."""
+        """Whether it put the id into a set, with the score 0 for pending and dead."""
         score = b"0" if name in ("pending", "dead") else None
         return self.take(self.own_key(name), id, kind="added", after=score) is not None
 
     def moved(self, name: str, kind: str) -> list[str]:
-        """The ids that were `added` to a set or `removed` from it, in byte order."""
+        """The ids that it `added` to a set or `removed` from it, in byte order."""
         key = self.own_key(name)
         return [to_text(one.part or b"") for one in self.left if one.key == key and one.kind == kind]
 
     def set_field(self, id: str, field: str, value: str | bytes) -> None:
-        """Say nothing of a field that a row, which was there, now has with this value."""
+        """Mark the change of an existing row's field to this value as told."""
         if id in self.was.rows:
             self.take(self.job_key(id), field, after=keys.text(value) if isinstance(value, str) else value)
 
     def counted(self, name: str) -> None:
-        """Say nothing of a metric that went up by one, as it shall."""
+        """Mark the increment of a metric by one, which is expected, as told."""
         before = self.was.counts.get(name, b"0")
         self.take(
             self.own_key(f"metrics:{name}"), "count", after=b"%d" % (int(before) + 1) if before.isdigit() else b""
@@ -175,11 +175,11 @@ class Told:
         return True
 
     def row(self, id: str, **expected: str | bytes) -> str:
-        """The row as a land leaves it: `a row`, or what is wrong with it. Fields that came with these values are told.
+        """The row that a land left: `a row`, or what is wrong with it. Marks fields that got these values as told.
 
         Args:
-            id: what was landed.
-            expected: its state and more fields.
+            id: the landed job.
+            expected: its expected state and other fields.
         """
         row = self.now.row(id)
         for name, value in expected.items():
@@ -187,7 +187,7 @@ class Told:
         if row is None:
             return "no row"
         if not all(name in row for name in WHOLE):
-            return "a row that is not whole"
+            return "an incomplete row"
         if row["state"] == keys.text(str(expected["state"])):
             return "a row"
         self.take(self.job_key(id), "state", kind="added")
@@ -201,7 +201,7 @@ class Told:
         return True
 
     def linked(self, id: str, parent: str, queue: str, policy: str) -> bool:
-        """Whether a child's row says whose it is, where that lives and, if a policy is given, what its death means."""
+        """Whether a child's row names its parent, the parent's queue and, if one is given, the policy."""
         row = self.now.row(id) or {}
         wanted = {"parent": parent, "parent_queue": queue, "parent_policy": policy}
         for name, value in wanted.items():
@@ -220,20 +220,20 @@ class Told:
     # --- words for it ---------------------------------------------------------------------------------------------
 
     def places(self, id: str) -> str:
-        """Where an id stands after the call, which tells that it came there: `in active and dead`, `in no set`."""
+        """Where an id is after the call (`in active and dead`, `in no set`); marks its arrival there as told."""
         for name in self.now.places(id):
             self.entered(name, id)
         return f"in {listed(self.now.places(id))}" if self.now.places(id) else "in no set"
 
     def out_of(self, id: str, *, into: str = "") -> str:
-        """Take the id out of every set it left, and say so where it is not simply out of active.
+        """Mark the id's removal from its sets as told, and describe it unless it simply left active.
 
         Args:
-            id: the job that is settled.
+            id: the settled job.
             into: the set it goes into, which is told elsewhere.
 
         Returns:
-            Nothing, or a clause between commas.
+            An empty text, or a clause between commas.
         """
         gone = [name for name in keys.SETS if self.left_set(name, id)]
         stays = [name for name in self.now.places(id) if name != into]
@@ -244,24 +244,24 @@ class Told:
         return "" if gone == ["active"] else f", which was in {listed(gone)},"
 
     def under(self, id: str, token: str) -> str:
-        """That the token was not the one on the row: nothing, or a clause between commas."""
+        """A clause between commas if the token was not the one on the row, else empty."""
         attempts = (self.was.row(id) or {}).get("attempts")
         if attempts is None or attempts == keys.text(token):
             return ""
         return f", under token {plain(token)} although its row says {plain(attempts)},"
 
     def says(self, id: str, state: str) -> str:
-        """That a row has another state than this: nothing, or one more sentence."""
+        """One more sentence if a row has another state than this, else empty."""
         now = self.now.state(id)
         return "" if now == state else " It has no state." if now is None else f" Its row says {plain(now)}."
 
     def ids(self, ids: Sequence[str]) -> str:
-        """A few ids by name, many by the first and how many more."""
+        """A few ids by name; of many, the first three and how many more."""
         named = [self.names(id) for id in ids]
         return listed(named) if len(named) <= 4 else f"{', '.join(named[:3])} and {len(named) - 3} more"
 
     def counter(self, parent: str, *, expected: bool) -> str:
-        """What became of a parent's counter, as a clause; `expected` to move, it is also said that it did not."""
+        """What became of a parent's counter, as a clause; if it was `expected` to change, also that it did not."""
         change = self.take(self.job_key(parent, "dependencies"))
         counter = self.now.parents[parent].counter if parent in self.now.parents else None
         if change is not None and change.after is not None:
@@ -273,22 +273,22 @@ class Told:
         return ", which has no counter" if counter is None else f", whose counter stays at {plain(counter)}"
 
     def moves(self, parent: str) -> bool:
-        """Whether it touched a parent's counter, and nothing has been said of that."""
+        """Whether it changed a parent's counter, and that is not told yet."""
         return any(one.key == self.job_key(parent, "dependencies") for one in self.left)
 
     def touches(self, parent: str, name: str, child: str) -> bool:
-        """Whether it touched a child in a parent's hash, and nothing has been said of that."""
+        """Whether it changed a child's entry in a parent's hash, and that is not told yet."""
         part = keys.text(child)
         return any(one.key == self.job_key(parent, name) and one.part == part for one in self.left)
 
     def recorded(self, parent: str, name: str, child: str, value: bytes) -> bool:
-        """Whether a parent's hash has the child now, by this call; it is told if it came there with this value."""
+        """Whether this call recorded the child in a parent's hash; marks it as told if it has this value."""
         touched = self.touches(parent, name, child)
         self.take(self.job_key(parent, name), child, after=value, kind="added")
         return touched and child in self.now.hash(parent, name)
 
     def fate(self, parent: str) -> str:
-        """What became of a parent: released, dead, or held although nothing is outstanding; or nothing to say."""
+        """What became of a parent: released, dead, or held although no child is outstanding; otherwise empty."""
         who, outstanding = self.names(parent), self.now.counter(parent)
         if self.entered("pending", parent):
             self.set_field(parent, "state", "pending")
@@ -309,7 +309,7 @@ class Told:
         return ""
 
     def extended(self, id: str, lease: str) -> bool:
-        """Whether the id's lease, of so many milliseconds, runs from this call on, whatever the clock did meanwhile."""
+        """Whether the id's lease, of this many milliseconds, runs from this call on, whatever the clock did."""
         deadline = self.now.members("active").get(id)
         if deadline is None:
             return False
@@ -320,11 +320,11 @@ class Told:
 
     @property
     def end(self) -> str:
-        """That nothing changed, where nothing did."""
+        """`; nothing changed` if nothing did, else empty."""
         return "" if self.changed else "; nothing changed"
 
     def rest(self) -> str:
-        """What changed and was not told yet, in a few words, and told with that; empty if that is nothing."""
+        """The changes not told yet, in a few words, now told; empty if there are none."""
         lines = [words for _, words in changes_in_words(self.left, self.names)]
         self.left.clear()
         more = f"; and {len(lines) - _LINES} more" if len(lines) > _LINES else ""
