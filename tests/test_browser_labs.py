@@ -73,8 +73,8 @@ def line(root: Locator) -> Locator:
 
 def tab_to(page: Page, root: Locator, name: str) -> Locator:
     """Press Tab from the lab's first control until the control with this accessible name has the focus."""
-    root.locator("button, select").first.focus()
-    for _ in range(40):
+    root.locator("button, select, input").first.focus()
+    for _ in range(60):
         focused = page.locator(":focus")
         if focused.evaluate("e => (e.labels?.[0] ?? e).textContent.trim()") == name:
             return focused
@@ -141,12 +141,26 @@ def test_the_outbox_by_keyboard_only(opened: Page) -> None:
     )
     expect(line(root)).to_contain_text("The parent is dead; the outbox holds 1 signal.")
     press(opened, root, "Let the Pump sweep once", "Space", "The parent is dead; the outbox is empty.")
-    tab_to(opened, root, "2: take from shelf runs in")
+    tab_to(opened, root, "Child 2")
+    opened.keyboard.press("Control+a")
+    opened.keyboard.type("take from attic")
+    opened.keyboard.press("Tab")
+    expect(line(root)).to_contain_text("take from attic in stock, whose death fails its parent")
+    expect(opened.locator(":focus")).to_have_js_property("tagName", "SELECT")  # the one beside it
     opened.keyboard.press("ArrowUp")
     expect(line(root)).to_contain_text(
-        "The flow has landed: check address in orders, whose death fails its parent; take from shelf in orders"
+        "The flow has landed: check address in orders, whose death fails its parent; take from attic in orders"
     )
     press(opened, root, "Let child 2 die", "Enter", "its parent is told at once. The parent is dead")
+    tab_to(opened, root, "Other queue")
+    opened.keyboard.press("Control+a")
+    opened.keyboard.type("ware{house")
+    opened.keyboard.press("Enter")
+    expect(line(root)).to_contain_text("ill-formed queue name 'ware{house'")
+    expect(root.locator(".emqkit-lab-refused")).to_have_count(1)
+    expect(root.get_by_label("Other queue")).to_have_value("stock")
+    press(opened, root, "Back to the start", "Enter", "The flow has landed")
+    expect(root.locator(".emqkit-lab-refused")).to_have_count(0)
 
 
 def test_the_pumps_crashes_by_keyboard_only(opened: Page) -> None:
@@ -169,6 +183,43 @@ def test_the_pumps_crashes_by_keyboard_only(opened: Page) -> None:
     opened.keyboard.press("Home")  # one key: a widget that is told twice at once may hear the second after the click
     press(opened, root, "Crash the Pump there", "Space", "The Pump crashes before promote.")
     press(opened, root, "Let a pass finish", "Enter", "2 deliveries so far, 2 counted; the outbox is empty.")
+
+
+@pytest.mark.parametrize(("title", "tallest"), list(zip(LABS, (720, 600, 600, 600), strict=True)))  # 3 queues
+def test_controls_sentence_and_stage_are_on_one_screen(opened: Page, title: str, tallest: int) -> None:
+    opened.set_viewport_size({"width": 1440, "height": 900})
+    try:
+        root = found(opened, title)
+        opened.wait_for_timeout(300)  # until the motion of the last step is over
+        seen = root.evaluate(MEASURE)
+    finally:
+        opened.set_viewport_size({"width": 1400, "height": 1600})
+    assert 900 < seen["width"] <= 1010
+    assert seen["height"] <= tallest, "from the first control to the end of the stage"
+    assert seen["sideways"] == 0 and seen["smallest"] >= 11
+    assert seen["overlaps"] == [] and seen["cut"] == []
+
+
+MEASURE = """root => {
+    const box = node => node.getBoundingClientRect();
+    const all = [...root.querySelectorAll('*')].filter(one => one.checkVisibility());
+    const words = all.filter(one => [...one.childNodes].some(n => n.nodeType === 3 && n.textContent.trim()) &&
+        !one.closest('style, .emqkit-said, option'));
+    const controls = [...root.querySelectorAll(':scope > .emqkit-lab-row > *, .emqkit-ledger .jupyter-button')].filter(
+        one => one.checkVisibility());
+    const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+    const name = node => node.textContent.trim().slice(0, 30);
+    return {
+        width: box(root).width,
+        height: box(root.querySelector('.emqkit-stage')).bottom - box(controls[0]).top,
+        sideways: Math.max(0, root.scrollWidth - root.clientWidth),
+        smallest: Math.min(...words.map(one => parseFloat(getComputedStyle(one).fontSize))),
+        overlaps: controls.flatMap((one, at) => controls.slice(at + 1).filter(two => meet(box(one), box(two)))
+            .map(two => [name(one), name(two)])),
+        cut: [...root.querySelectorAll('button, select, .widget-label')].filter(one => one.checkVisibility() &&
+            one.scrollWidth > one.clientWidth + 1 && !one.closest('.emqkit-player')).map(name),
+    };
+}"""
 
 
 @pytest.mark.parametrize(

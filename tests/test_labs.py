@@ -11,9 +11,10 @@ import pytest
 from ipywidgets import Button, Widget
 
 from emqkit import Child, Flow, Flows, Jobs, Minter, Pump, Trace, keys, open_server
-from emqkit.errors import BadArgument, IllFormedQueue, ReplyLost
+from emqkit.errors import BadArgument, IllFormedQueue, ReplyLost, Unreachable
 from emqkit.scripts import Script, ScriptSet
 from emqkit.servers import Server
+from emqkit.snapshot import Snapshot, capture, restore
 from emqkit.widgets import BulkLedger, CounterLab, OutboxLab, PumpCrashLab
 from emqkit.widgets.lab import Crashes, Lab, Table, Tape
 from emqkit.wire import Flush, Reply
@@ -125,12 +126,129 @@ def test_two_labs_with_the_same_history_are_the_same_to_nbval(any_lab: Lab, requ
         lab.close()
 
 
-def test_a_served_lab_leaves_the_server_it_was_given_alone(fresh: Server) -> None:
-    for make in (PumpCrashLab, OutboxLab, lambda server: CounterLab(2, server=server)):
-        lab: Any = make(fresh)
-        assert fresh.client.dbsize() == 0 and lab.server is not fresh
-        assert lab.server.scripts is fresh.scripts
+def test_a_lab_leaves_the_server_it_was_given_alone_and_does_not_mind_what_becomes_of_it(
+    any_lab: Any, fresh: Server
+) -> None:
+    before = capture(fresh)
+    assert any_lab.server is not fresh and any_lab.server.scripts is fresh.scripts
+    for name in buttons(any_lab):
+        click(any_lab, name)
+    assert capture(fresh) == before
+    restore(fresh, Snapshot())
+    Flows(fresh).add("orders", Flow("somebody else's", [Child("pick")]))
+    for name in reversed(buttons(any_lab)):
+        click(any_lab, name)
+    assert "somebody else's" not in any_lab.transcript()
+
+
+def test_what_a_control_refuses_or_fails_with_is_said_at_once(any_lab: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def refuse() -> None:
+        raise BadArgument("gap", 7, "is not there")
+
+    def fail() -> None:
+        raise ZeroDivisionError("one by none")
+
+    any_lab.button("No", refuse).click()
+    assert any_lab.sentence == "gap 7 is not there. Nothing was sent."
+    assert "emqkit-lab-refused" in any_lab._line._dom_classes and not caplog.records
+    any_lab.button("Worse", fail).click()
+    assert any_lab.sentence == "This failed: ZeroDivisionError: one by none"
+    assert caplog.records[-1].exc_info, "the traceback is there for whoever asks"
+    any_lab._say("All is well.")
+    assert "emqkit-lab-refused" not in any_lab._line._dom_classes
+
+
+def test_a_dead_server_is_one_sentence(any_lab: Any) -> None:
+    def gone(_: object) -> Any:
+        raise Unreachable("fake://", "it has gone")
+
+    any_lab.server.round_trip = gone
+    for name in buttons(any_lab):
+        said = click(any_lab, name)
+        assert said and "failed:" not in said and "Traceback" not in said
+
+
+def test_a_field_or_dropdown_that_is_refused_gets_its_value_back(fresh: Server) -> None:
+    wrong = [
+        (CounterLab(2, server=fresh), "_queue", "a{b", "ill-formed queue name"),
+        (CounterLab(2, server=fresh), "_children", " , ", "1 to 8 payloads"),
+        (PumpCrashLab(fresh), "_queue", "orders", "without a signal"),
+        (PumpCrashLab(fresh), "_signals", "a,b,c,d,e,f,g,h,i", "1 to 8"),
+    ]
+    for lab, name, value, why in wrong:
+        field = getattr(lab, name)
+        before = field.value
+        lab.complete() if isinstance(lab, CounterLab) else lab.crash()
+        field.value = value
+        assert why in lab.sentence and field.value == before
+        assert "emqkit-lab-refused" in lab._line._dom_classes
+        lab.complete() if isinstance(lab, CounterLab) else lab.finish()
+        assert "emqkit-lab-refused" not in lab._line._dom_classes
+        assert "Nothing" not in lab.sentence and lab.trace.error is None, "the old flow is there and works"
         lab.close()
+    box = OutboxLab(fresh)
+    box._names[2].value = "orders"
+    assert "the other queue's name too" in box.sentence and box._names[2].value == "stock"
+    assert box.complete(2).startswith("Child 2, take from shelf, is completed in stock: a signal waits")
+    box.close()
+
+
+def test_what_is_typed_into_a_field_lands_anew(fresh: Server) -> None:
+    counter = CounterLab(3, server=fresh)
+    counter._children.value = "pick, label"
+    counter._queue.value = "parcels"
+    counter._parent.value = "order 9"
+    assert "0 of" not in counter.sentence and "The counter stands at 2 of 2" in counter.sentence
+    assert "pick is completed" in counter.complete()
+    assert counter.player.film.queues == ("parcels",)
+    assert counter.set_flow(children=["weigh"]) and counter._children.value == "weigh"
+    counter.close()
+
+    box = OutboxLab(fresh)
+    box._payloads[1].value = "pay"
+    box._names[0].value = "ship order 8"
+    box._names[1].value = "shop"
+    box._names[2].value = "bank"
+    assert box._places[1].options == ("shop", "bank") and box._places[1].value == "bank"
+    assert box.die(2) == (
+        "Child 2, pay, dies in bank: a signal waits in the outbox of bank. "
+        "The parent is held and waits for 3; the outbox holds 1 signal."
+    )
+    assert box.tables()[0].rows[0][2:5] == ("shop", "ship order 8", "pay")
+    assert box.sweep().startswith("The Pump delivers 1 signal and trims. The parent is dead")
+    box.close()
+
+    pump = PumpCrashLab(fresh, children="count, weigh")
+    pump._queue.value = "warehouse"
+    pump._signals.value = "weigh"
+    assert pump.sentence.startswith("1 signal waits in the outbox of warehouse")
+    assert pump.crash(3).startswith("The Pump crashes between flow_deliver of weigh and LTRIM.")
+    pump.close()
+
+
+def test_a_death_a_crash_and_a_lapse_leave_their_marks_on_the_stage(fresh: Server) -> None:
+    def marked(lab: Any) -> list[tuple[str, str]]:
+        return [(frame.event, frame.sentence) for frame in lab.player.film.frames if frame.event]
+
+    counter, box = CounterLab(2, server=fresh), OutboxLab(fresh)
+    counter.stale()
+    assert marked(counter) == [("lapse", "The lease of item 1 in orders lapses: its worker is too slow.")]
+    facts = [(dict(facts), marks) for facts, marks in counter.player.film.stages()]
+    at = next(at for at, frame in enumerate(counter.player.film.frames) if frame.event)
+    lapsed = [value for fact, value in facts[at][0].items() if fact[0] == "who" and fact[2] == "holds"]
+    assert lapsed == ["lapsed"], "its holder is told that it may have lost it"
+    assert [value for fact, value in facts[at][0].items() if fact[:3] == ("set", "orders", "active")] == [
+        "token 1, lease lapsed"
+    ]
+    box.die(2)
+    box.crash()
+    assert [event for event, _ in marked(box)] == ["death", "death", "crash"], "the child's, its parent's, the Pump's"
+    facts = [(dict(facts), marks) for facts, marks in box.player.film.stages()]
+    crashed = box.player.film.actors.index("Pump of stock")
+    assert facts[-1][0]["who", str(crashed), "state"] == "crashed"
+    assert any(fact[:3] == ("set", "stock", "dead") for fact in facts[-1][0])
+    counter.close()
+    box.close()
 
 
 # --- the bulk ledger --------------------------------------------------------------------------------------------------
@@ -162,15 +280,13 @@ def test_choosing_a_row_takes_the_player_to_that_flows_own_round_trips(ledger: B
     assert trips[-1][1] == len(ledger.player.trace)
 
 
-def test_a_retry_by_id_keeps_every_id_but_a_foreign_one_and_lands_what_was_held(
-    ledger: BulkLedger, fresh: Server
-) -> None:
+def test_a_retry_by_id_keeps_every_id_but_a_foreign_one_and_lands_what_was_held(ledger: BulkLedger) -> None:
     parent, landed = ledger.rows[3].landed_ids
     click(ledger, "Flow 4: order 4")
     assert click(ledger, "Retry by id").startswith("Flow 4, order 4: landed after 1 retry")
     row = ledger.rows[3]
     assert row.landed_ids[:2] == (parent, landed) and row.landed_ids[2].startswith("JOB")
-    flows, jobs = Flows(fresh), Jobs(fresh)
+    flows, jobs = Flows(ledger.server), Jobs(ledger.server)
     assert jobs.state("orders", parent) == "awaiting_children" and flows.dependencies("orders", parent) == 2
     assert jobs.state("payments", row.landed_ids[2]) == "pending"
     assert ledger.player.sentence.startswith("hold_parent finds order 4"), "the player is at the retry"
@@ -230,7 +346,7 @@ def test_a_flow_whose_reply_was_lost_is_unknown_and_a_retry_by_id_settles_it(
     ids = [str(child.id) for child in ledger.rows[1].flow.children]
     assert ledger.retry(2).startswith("Flow 2, order 2: landed after 1 retry")
     assert [str(child.id) for child in ledger.rows[1].flow.children] == ids
-    assert Flows(fresh).dependencies("orders", ledger.rows[1].parent_id) == 1
+    assert Flows(ledger.server).dependencies("orders", ledger.rows[1].parent_id) == 1
 
 
 def test_a_ledger_of_trees_finds_each_trees_round_trips(fresh: Server) -> None:
@@ -586,14 +702,6 @@ def test_the_lab_of_a_chosen_script_set_shows_that_sets_mistake(fresh: Server) -
         assert lab.finish().startswith("A pass runs to its end. 4 deliveries so far, 4 counted")
         assert lab.sentence.endswith("its counter is at -2.")
         lab.close()
-
-
-def test_what_a_verb_refuses_a_button_says(pump: PumpCrashLab) -> None:
-    def refuse() -> None:
-        raise BadArgument("gap", 7, "is not there")
-
-    pump.button("No", refuse).click()
-    assert pump.sentence == "gap 7 is not there. Nothing was sent."
 
 
 # --- the tape ---------------------------------------------------------------------------------------------------------

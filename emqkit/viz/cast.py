@@ -154,7 +154,7 @@ class Cast:
 
     def _view(self, record: CallRecord) -> CallView | None:
         try:
-            return self._scripts.view(record.call)
+            return (record.scripts or self._scripts).view(record.call)
         except (ScriptMissing, ScriptArity):
             return None
 

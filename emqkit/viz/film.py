@@ -74,6 +74,7 @@ class Frame:
         meanwhile: how many of those, the first ones, somebody else did between two round trips.
         step: which round trip of the trace, counted from 0; -1 at the start.
         actor: who acts, a number in the film's cast; None for nobody.
+        event: `crash`, `lapse` or `death`, which the slider marks; mostly nothing.
         host: which of the film's paths through the host's code sent it; None where that is not known.
         source: which of the film's scripts; None where there is none.
         line: the line that ran, from 1; None outside a script.
@@ -94,6 +95,7 @@ class Frame:
     meanwhile: int = 0
     step: int = -1
     actor: int | None = None
+    event: str = ""
     host: int | None = None
     source: int | None = None
     line: int | None = None
@@ -321,6 +323,7 @@ class _Making:
                     meanwhile=meanwhile,
                     step=-1 if shot.step is None else shot.step,
                     actor=None if shot.step is None else cast.of[shot.step],
+                    event="" if shot.step is None else _event(self._steps[shot.step], ops),
                     host=paths.setdefault(shot.host, len(paths)) if shot.host else None,
                     source=at,
                     **shot.extra,
@@ -425,6 +428,16 @@ class _Making:
         return script, {"keys": _shown(view.keys.pairs), "argv": _shown(view.args.pairs)}
 
 
+def _event(step: Step, ops: Sequence[Op]) -> str:
+    """What of a step is to be found again on the slider: who crashed, whose lease lapsed, that a job died."""
+    if step.fault == "crash" or " crashes " in step.mark:
+        return "crash"
+    if step.fault == "lapse" or " lapses" in step.mark:
+        return "lapse"
+    died = any(fact[0] == "set" and fact[2] == "dead" and value is not None for fact, value in ops)
+    return "death" if died else ""
+
+
 def _matters(record: CallRecord) -> bool:
     """Is a call a change or a refusal, or at least an attempt at one?"""
     if isinstance(record.reply, ErrorReply) or any(telling(record.diff)):
@@ -497,6 +510,7 @@ class _Packed:
             "b": frame.meanwhile,
             "x": self._pairs(frame.diff[:TOLD]),
             "y": max(0, len(frame.diff) - TOLD),
+            "e": frame.event,
             "k": self._pairs(frame.keys),
             "v": self._pairs(frame.argv),
             "o": self._pairs(frame.locals),

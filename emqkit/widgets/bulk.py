@@ -14,9 +14,12 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from emqkit import keys
 from emqkit.arguments import to_bytes
 from emqkit.errors import BadArgument, BadFlow, EmqError, ReplyLost
 from emqkit.flows import BulkAdded, Child, FailedFlow, Flow, Flows
+from emqkit.ids import FIXED_INSTANT_MS, JOB, Minter
+from emqkit.snapshot import restore
 from emqkit.trace import Step, Trace
 from emqkit.widgets.lab import Lab, Table, Tape, many
 from emqkit.widgets.player import Sentence, StepPlayer
@@ -91,7 +94,7 @@ class BulkLedger(Lab):
     """The ledger of a traced `flows.add_bulk`, a row a flow in input order, around a player.
 
     Each row is a button: it takes the player to that flow's round trips. `retry` makes the same add with the same ids
-    again, on the server of the trace.
+    again, on a private server that holds what the batch left: what happens where it ran does not matter to the ledger.
 
     Args:
         trace: `Trace.of(flows.add_bulk.program(queue, batch), server)`.
@@ -106,10 +109,13 @@ class BulkLedger(Lab):
             raise BadArgument(
                 "trace", trace, "is not one of a finished add_bulk: Trace.of(flows.add_bulk.program(…), …)"
             )
-        self._flows: Flows = program.owner
         self.queue: str = program.args[0]
-        self.rows = _rows(self._flows, self.queue, program.args[1], bulk, trace.steps)
-        self.tape = Tape(self._flows.server, trace)
+        self.rows = _rows(program.owner, self.queue, program.args[1], bulk, trace.steps)
+        self.server = program.owner.server.scratch()
+        restore(self.server, trace.final)
+        self.server.minter = _later(self.rows, trace)
+        self._flows = Flows(self.server)
+        self.tape = Tape(self.server, trace)
         self.chosen: int | None = None
         self._buttons = [self._row_button(row) for row in self.rows]
         self._cells = [widgets.HTML() for _ in self.rows]
@@ -121,7 +127,7 @@ class BulkLedger(Lab):
             self.button("Retry by id", self._retry_chosen, hint="The same add with the same ids, for the chosen flow"),
             self.button("Whole batch", self.whole, hint="Back to the start of the batch"),
         )
-        super().__init__("Bulk ledger", StepPlayer(trace), [grid, actions])
+        super().__init__("Bulk ledger", StepPlayer(trace), [actions, grid])
         self._renew(self._counted())
 
     def _row_button(self, row: LedgerRow) -> Any:
@@ -223,6 +229,7 @@ class BulkLedger(Lab):
     def _renew(self, sentence: str) -> Sentence:
         for row, button, cell in zip(self.rows, self._buttons, self._cells, strict=True):
             chosen = row.number == self.chosen
+            cell.tooltip = row.reason
             cell.value = _cell(
                 f"{_MARKS[row.outcome]} {_outcome(row)}",
                 row.landed,
@@ -281,6 +288,14 @@ def _taken(program: Program[Any], steps: Sequence[Step]) -> int:
 
 
 # --- the retry --------------------------------------------------------------------------------------------------------
+
+
+def _later(rows: Sequence[LedgerRow], trace: Trace) -> Minter:
+    """A minter of ids later than any the batch or its server has, and the same ones on every run."""
+    there = {at.id for key in trace.final.keys if (at := keys.parse(key)) is not None}
+    there |= {id for row in rows for id in (row.flow.id, *(child.id for child in _below(row.flow.children)))}
+    last = max((id for id in there if id is not None and id.startswith(JOB)), default=None)
+    return Minter(clock=lambda: FIXED_INSTANT_MS, start=last)
 
 
 def _mended(flow: Flow) -> Flow:

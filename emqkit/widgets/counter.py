@@ -4,12 +4,13 @@ lab = CounterLab(3)
 lab.complete()            # the next child
 lab.again()               # the same completion once more
 lab.stale()               # a completion under a token that is not valid any more
+lab.set_flow(children="pick, label, invoice, courier")    # the flow lands anew
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 from emqkit import keys
@@ -19,9 +20,9 @@ from emqkit.jobs import Claim, Jobs
 from emqkit.keyspace import Keyspace, Part
 from emqkit.servers import Server
 from emqkit.trace import Trace
-from emqkit.widgets.lab import ServedLab, Table, many, private
+from emqkit.widgets.lab import ServedLab, Table, many, payloads_of, private
 from emqkit.widgets.player import Sentence
-from emqkit.words.text import elided, listed
+from emqkit.words.text import elided, listed, plain
 
 __all__ = ["CounterLab"]
 
@@ -61,13 +62,21 @@ class CounterLab(ServedLab):
         again = self.button("Complete the same again", self.again)
         stale = self.button("Complete with a stale token", self.stale)
         start = self.button("Back to the start", self.start_over)
-        super().__init__("The fan-in counter", private(server), [self.row(complete, again, stale, start)])
+        self._queue = self.field("Queue", lambda: self.set_flow(queue=self._queue.value), width="9em")
+        self._parent = self.field("Parent", lambda: self.set_flow(parent=self._parent.value))
+        self._children = self.field("Children", lambda: self.set_flow(children=self._children.value), width="30em")
+        rows = [self.row(self._queue, self._parent, self._children), self.row(complete, again, stale, start)]
+        super().__init__("The fan-in counter", private(server), rows)
         self.start_over()
 
     # --- the verbs, as on the buttons -------------------------------------------------------------------------------
 
     def start_over(self) -> Sentence:
         """The flow just landed: every child claimable, none done."""
+        with self._quietly():
+            self._queue.value = self.queue
+            self._parent.value = plain(self._flow.payload)
+            self._children.value = ", ".join(plain(child.payload) for child in self._flow.children)
         self._rewind()
         self._added = Flows(self.server).add(self.queue, self._flow)
         self._new_tape()
@@ -75,6 +84,39 @@ class CounterLab(ServedLab):
         self._last: Claim | None = None
         self._tries: list[_Try] = []
         return self._show(f"The flow has landed. {self._stands()}")
+
+    def set_flow(
+        self, *, queue: str | None = None, parent: str | None = None, children: str | Sequence[str] | None = None
+    ) -> Sentence:
+        """Choose where the flow runs and what its jobs are called; it lands anew.
+
+        Args:
+            queue: where it runs; as it was, if left out.
+            parent: the parent's payload; as it was, if left out.
+            children: 1 to 8 payloads, in one text with a comma between two or as a sequence; as they were, if left out.
+
+        Raises:
+            BadArgument, IllFormedQueue: it cannot run there, or there are none or too many of them.
+        """
+        old = self._flow, self.queue
+
+        def change() -> None:
+            if queue is not None:
+                keys.check_queue(queue)
+                kept = [replace(child, queue=None) for child in self._flow.children]
+                self.queue, self._flow = queue, replace(self._flow, children=kept)
+            if parent is not None:
+                self._flow = replace(self._flow, payload=parent)
+            if children is not None:
+                names = payloads_of(children)
+                if not 1 <= len(names) <= 8:
+                    raise BadArgument("children", children, "are not 1 to 8 payloads, with a comma between two")
+                self._flow = replace(self._flow, children=[Child(name) for name in names])
+
+        def undo() -> None:
+            self._flow, self.queue = old
+
+        return self._landed_anew(change, undo)
 
     def complete(self) -> Sentence:
         """Claim the next child, if none is claimed yet, and complete it."""

@@ -6,7 +6,8 @@ Its static twin is an output of its own, as the player's is: what is in the pane
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
@@ -16,6 +17,7 @@ import ipywidgets as widgets
 from emqkit import keys
 from emqkit.errors import BadArgument, EmqError
 from emqkit.ids import Minter
+from emqkit.log import logger
 from emqkit.scripts import ScriptSet
 from emqkit.servers import Server, open_server
 from emqkit.snapshot import Snapshot, capture, restore
@@ -26,13 +28,19 @@ from emqkit.wire import Flush, Program
 from emqkit.words.names import Names
 from emqkit.words.text import many
 
-__all__ = ["Crashes", "GapPicker", "Lab", "ServedLab", "Table", "Tape", "many", "private"]
+__all__ = ["Crashes", "GapPicker", "Lab", "ServedLab", "Table", "Tape", "many", "payloads_of", "private"]
 
 
 def _style(scope: str) -> str:
     """The style sheet of a lab, or of its twin: what both show, and for the lab its controls."""
     files = ("lab.css", "panel.css") if scope == ".emqkit-lab" else ("panel.css",)
     return f"<style>{theme_css(scope)}{''.join((HERE / name).read_text('utf-8') for name in files)}</style>"
+
+
+def payloads_of(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Payloads as a learner types them, with a comma between two, or as a sequence; blanks around them are left out."""
+    found = names.split(",") if isinstance(names, str) else list(names)
+    return tuple(one.strip() for one in found if one.strip())
 
 
 def private(server: Server | None) -> Server:
@@ -229,23 +237,29 @@ class Table:
 
 
 class Lab(widgets.VBox):  # type: ignore[misc]
-    """Buttons, a status line, a panel and a player, one below the other; each lab says what its buttons do.
+    """Buttons, a status line, a player and a panel, one below the other; each lab says what its buttons do.
+
+    Buttons, line and stage are to be seen at once, on one screen; what else there is to know is in the panel below. A
+    lab has a private server of its own: nothing that is done elsewhere changes what it shows.
 
     Args:
         title: its name, which a screen reader is told.
         player: the player it is around.
-        controls: rows of widgets.
+        controls: rows of widgets; the title stands in the first.
     """
 
     def __init__(self, title: str, player: StepPlayer, controls: Sequence[Any]) -> None:
         self.player = player
         self._sentence = ""
+        self._quiet = False
         self._line = widgets.HTML()
         self._line.add_class("emqkit-lab-line")
         self._panel = widgets.HTML()
         self._panel.add_class("emqkit-lab-panel")
         head = widgets.HTML(f'{_style(".emqkit-lab")}<p class="emqkit-lab-title">{escape(title)}</p>')
-        super().__init__([head, *controls, self._line, self._panel, player])
+        first, *others = controls
+        first.children = (head, *first.children)
+        super().__init__([first, *others, self._line, player, self._panel])
         self.add_class("emqkit-lab")
 
     @property
@@ -264,6 +278,7 @@ class Lab(widgets.VBox):  # type: ignore[misc]
     def _say(self, sentence: str) -> Sentence:
         """Say how things stand, and renew the panel."""
         self._sentence = sentence
+        self._line.remove_class("emqkit-lab-refused")
         self._line.value = escape(sentence)
         self._panel.value = self._panel_html()
         return self.sentence
@@ -272,18 +287,53 @@ class Lab(widgets.VBox):  # type: ignore[misc]
         parts = self.picture() + "".join(table.html() for table in self.tables())
         return f'<div class="emqkit-parts">{parts}</div>'
 
+    # --- controls ---------------------------------------------------------------------------------------------------
+
     def button(self, name: str, act: Callable[[], object], *, hint: str = "") -> Any:
-        """A button of this lab. What its verb refuses is said in the status line."""
+        """A button of this lab. What its verb refuses, or fails with, is said in the status line."""
         made = widgets.Button(description=name, tooltip=hint, layout=widgets.Layout(width="auto"))
-
-        def pressed(_: Any) -> None:
-            try:
-                act()
-            except EmqError as error:
-                self._say(str(error))
-
-        made.on_click(pressed)
+        made.on_click(lambda _: self._heed(act))
         return made
+
+    def dropdown(self, label: str, options: Sequence[Any], value: object, act: Callable[[], object]) -> Any:
+        """A dropdown that does this when another value is chosen; a refusal is said, and the value put back."""
+        return self._minded(widgets.Dropdown(options=options, value=value, description=label), act)
+
+    def field(self, label: str, act: Callable[[], object], *, width: str = "13em") -> Any:
+        """A field to type into that does this at Enter, or when left; a refusal is said, and the text put back."""
+        made = widgets.Text(description=label, continuous_update=False, layout=widgets.Layout(width=width))
+        return self._minded(made, act)
+
+    def _minded(self, control: Any, act: Callable[[], object]) -> Any:
+        def changed(change: Any) -> None:
+            if not self._quiet and not self._heed(act):
+                with self._quietly():
+                    control.value = change["old"]
+
+        control.observe(changed, names="value")
+        return control
+
+    def _heed(self, act: Callable[[], object]) -> bool:
+        """Do what a control asks; False if it was refused or failed, which is then said."""
+        try:
+            act()
+        except Exception as error:  # a callback's traceback goes where nobody looks
+            known = isinstance(error, EmqError)
+            if not known:
+                logger.exception("A control of %s failed.", type(self).__name__)
+            self._say(str(error) if known else f"This failed: {type(error).__name__}: {error}")
+            self._line.add_class("emqkit-lab-refused")
+            return False
+        return True
+
+    @contextmanager
+    def _quietly(self) -> Iterator[None]:
+        """Set controls without their doing anything."""
+        before, self._quiet = self._quiet, True
+        try:
+            yield
+        finally:
+            self._quiet = before
 
     @staticmethod
     def row(*members: Any) -> Any:
@@ -291,6 +341,12 @@ class Lab(widgets.VBox):  # type: ignore[misc]
         made = widgets.HBox(list(members))
         made.add_class("emqkit-lab-row")
         return made
+
+    def close(self) -> None:
+        """Close the widget and its server; also called when the lab is forgotten."""
+        super().close()
+        if hasattr(self, "server"):
+            self.server.close()
 
     # --- being shown ------------------------------------------------------------------------------------------------
 
@@ -327,7 +383,7 @@ class Lab(widgets.VBox):  # type: ignore[misc]
 
 
 class ServedLab(Lab):
-    """A lab with a private server of its own, which it can bring back to the start.
+    """A lab that begins with an empty server, and can bring it back to the start.
 
     Args:
         title, controls: see `Lab`.
@@ -349,6 +405,21 @@ class ServedLab(Lab):
         restore(self.server, Snapshot())
         self.server.minter = Minter.fixed()
 
+    def _landed_anew(self, change: Callable[[], object], undo: Callable[[], object]) -> Sentence:
+        """Change what the lab is about and start over; where that is refused, all is as it was at the start."""
+        try:
+            change()
+            return self.start_over()
+        except EmqError:
+            undo()
+            with suppress(EmqError):
+                self.start_over()
+            raise
+
+    def start_over(self) -> Sentence:
+        """Back to the start; each lab has its own."""
+        raise NotImplementedError
+
     def _new_tape(self, payloads: Iterable[tuple[str, bytes]] = ()) -> None:
         """Begin a trace at the keyspace there is now; `payloads` are of jobs that it may not see alive."""
         self.tape = Tape(self.server, payloads=payloads)
@@ -357,9 +428,3 @@ class ServedLab(Lab):
         """Show the end of the tape in the player, or the last time this call was made, and say how things stand."""
         self.player.load(self.tape.trace, at=self.tape.last(verb) if verb else "last")
         return self._say(sentence)
-
-    def close(self) -> None:
-        """Close the widget and its server; also called when the lab is forgotten."""
-        super().close()
-        if hasattr(self, "server"):
-            self.server.close()

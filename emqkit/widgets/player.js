@@ -443,7 +443,7 @@ class Board {
       else panel.append(this.lane(number, name, lane, room, doubled.has(lane) ? 2 : 1));
     }
     if (wanted && alike.length) panel.append(make("p", "emqkit-soft", `the same in both: ${alike.join(", ")}`));
-    const box = this.outbox(number, name, room);
+    const box = this.outbox(number, name, room, used.length < 4 ? 2 : 1);
     if (box) panel.append(box);
     const strays = this.strays(number, "other keys");
     if (strays) panel.append(strays);
@@ -587,9 +587,12 @@ class Board {
     return item;
   }
 
-  outbox(number, queue, room) {
-    if (!this.film.facts.some(([kind, of]) => kind === "box" && of === String(number))) return null;
+  outbox(number, queue, room, most) {
+    const ever = this.film.facts.filter(([kind, of]) => kind === "box" && of === String(number)).length;
+    if (!ever) return null;
+    const rows = Math.min(most, ever);
     const line = make("div", "emqkit-lane emqkit-outbox");
+    line.style.setProperty("--rows", String(rows));
     line.append(make("span", "emqkit-lane-name", "outbox"));
     const list = make("ul", "emqkit-chips");
     const entries = [...this.under("box", number)].sort(([one], [other]) => one - other);
@@ -603,7 +606,7 @@ class Board {
       const width = 24 + wide(words, this.bold) + (note ? 7 + wide(note, this.small) : 0) + (mark ? 16 : 0);
       return { kind, words, note, full, mark, entry, width };
     });
-    const shown = this.fitting(plans, room - 12, 1);
+    const shown = this.fitting(plans, room - 12, rows);
     for (const { kind, words, note, full, mark, entry } of shown) {
       const item = make("li");
       const chip = make("span", `emqkit-chip emqkit-signal emqkit-${kind}`);
@@ -908,11 +911,13 @@ class View {
     this.rebuild();
   }
 
-  // One stage and its drawer are to be seen at once.
+  // One stage and its drawer are to be seen at once, and in a lab its controls too.
   fit() {
     const queues = Math.max(0, ...this.deck.films.map((film) => film.queues.length));
     const tallest = this.root.clientWidth < 860 ? 650 : queues < 3 && this.films.length < 2 ? 600 : 720;
-    this.root.style.setProperty("--tallest", `${tallest}px`);
+    const lab = this.root.closest(".emqkit-lab");
+    const above = lab ? this.root.getBoundingClientRect().top - lab.getBoundingClientRect().top : 0;
+    this.root.style.setProperty("--tallest", `${Math.max(tallest - above, 360)}px`);
   }
 
   rebuild() {
@@ -925,7 +930,8 @@ class View {
     const last = this.stops.length - 1;
     if (last > 0 && last <= 80) {
       this.stops.forEach((at, place) => {
-        const tick = make("i", place && this.quiet(place) ? "emqkit-quiet" : "");
+        const event = this.event(place);
+        const tick = make("i", event ? `emqkit-event emqkit-${event}` : place && this.quiet(place) ? "emqkit-quiet" : "");
         tick.style.setProperty("--at", String(place / last));
         this.ticks.append(tick);
       });
@@ -936,6 +942,15 @@ class View {
     this.root.classList.toggle("emqkit-deep", !this.depths.hidden);
     this.open(this.drawer);
     this.paint(true);
+  }
+
+  // What is to be found again of a step, and of what lies between it and the stop before: a crash, a lapse, a death.
+  event(place) {
+    for (let at = this.stops[place]; place && at > this.stops[place - 1]; at -= 1) {
+      const found = this.deck.pairs[at].map((frame, film) => this.deck.films[film].frames[frame].e).find(Boolean);
+      if (found) return found;
+    }
+    return "";
   }
 
   // How many calls that changed nothing lie before a stop.
@@ -1033,6 +1048,7 @@ class View {
     const words = DRAWERS.find(([one]) => one === name);
     if (words) this.panel.setAttribute("aria-label", words[1]);
     this.code = null;
+    this.fit();
     this.panel.className = `emqkit-panel emqkit-panel-${name}`;
     this.panel.replaceChildren();
     if (this.painted.index !== undefined) this.paintPanel();

@@ -5,14 +5,15 @@ lab.gaps                  # where it can be crashed now
 lab.crash(3)              # after three calls
 lab.finish()              # let a pass run to its end
 lab.trim_first()          # from now on the mistaken order: trim, then deliver
+lab.set_flow(children="pick, label", queue="warehouse")    # other signals wait
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-import ipywidgets as widgets
-
+from emqkit import keys
 from emqkit.arguments import to_bytes
 from emqkit.errors import BadArgument
 from emqkit.flows import Child, Flow, Flows
@@ -22,7 +23,7 @@ from emqkit.outbox import Completion
 from emqkit.pump import Pump
 from emqkit.servers import Server
 from emqkit.trace import Trace
-from emqkit.widgets.lab import Crashes, GapPicker, ServedLab, Table, many, private
+from emqkit.widgets.lab import Crashes, GapPicker, ServedLab, Table, many, payloads_of, private
 from emqkit.widgets.player import Sentence
 from emqkit.wire import Program
 from emqkit.words.text import listed
@@ -41,49 +42,73 @@ class PumpCrashLab(ServedLab):
 
     Args:
         server: beside which server, and with whose scripts; where `EMQKIT_SERVER` says, if left out.
-        children: how many signals wait, 1 to 8.
+        children: how many signals wait, 1 to 8, or the payloads of the children they are of.
 
     Raises:
         BadArgument: `children` is out of range.
     """
 
-    def __init__(self, server: Server | None = None, *, children: int = 2) -> None:
+    def __init__(self, server: Server | None = None, *, children: int | str | Sequence[str] = 2) -> None:
         from emqkit.sim.worlds.mistakes import HostileHabits  # the explorer comes with it: not before a lab is made
 
         self._habits = HostileHabits
-        if isinstance(children, bool) or not isinstance(children, int) or not 1 <= children <= 8:
-            raise BadArgument("children", children, "is not a number of signals from 1 to 8")
-        self._children = children
-        self.order = widgets.Dropdown(options=[PROPER, MISTAKEN], description="The Pump's order")
+        self._children, self.queue = _payloads(children), QUEUE
+        self._signals = self.field("Signals of", lambda: self.set_flow(children=self._signals.value), width="26em")
+        self._queue = self.field("in the outbox of", lambda: self.set_flow(queue=self._queue.value), width="14em")
+        self.order = self.dropdown("The Pump's order", [PROPER, MISTAKEN], PROPER, self._reordered)
         self._picker = GapPicker()
         self.gap = self._picker.widget
         crash = self.button("Crash the Pump there", self.crash)
         crash.add_class("emqkit-first")
         finish = self.button("Let a pass finish", self.finish)
         again = self.button("Back to the start", self.start_over)
-        rows = [self.row(self.gap, crash), self.row(finish, again, self.order)]
+        rows = [self.row(self._signals, self._queue), self.row(finish, again, self.order), self.row(self.gap, crash)]
         super().__init__("The Pump's crashes", private(server), rows)
         self.start_over()
-        self.order.observe(self._reordered, names="value")
 
     # --- the verbs, as on the buttons -------------------------------------------------------------------------------
 
     def start_over(self) -> Sentence:
         """Everything as in the beginning: the children done, their signals in the outbox, nothing delivered."""
+        with self._quietly():
+            self._signals.value, self._queue.value = ", ".join(self._children), self.queue
         self._rewind()
         flows, jobs = Flows(self.server), Jobs(self.server)
-        flow = Flow("ship order 7", [Child(f"pick item {n}", QUEUE) for n in range(1, self._children + 1)])
+        flow = Flow("ship order 7", [Child(name, self.queue) for name in self._children])
         self._added = flows.add(PARENTS, flow)
-        while claim := jobs.claim(QUEUE):
-            jobs.complete(QUEUE, claim, result=f"{claim.payload}: done")
+        while claim := jobs.claim(self.queue):
+            jobs.complete(self.queue, claim, result=f"{claim.payload}: done")
         payloads = [to_bytes(child.payload) for child in flow.children]
         self._new_tape(zip(self._added.child_ids, payloads, strict=True))
         self.crashes = 0
         self._delivered = dict.fromkeys(self._added.child_ids, 0)
         self._counted = dict.fromkeys(self._added.child_ids, 0)
         self._look()
-        many_signals = many(self._children, "signal waits", "signals wait")
-        return self._show(f"{many_signals} in the outbox of {QUEUE}; nothing is delivered yet. {self._parent()}")
+        many_signals = many(len(self._children), "signal waits", "signals wait")
+        return self._show(f"{many_signals} in the outbox of {self.queue}; nothing is delivered yet. {self._parent()}")
+
+    def set_flow(self, *, children: str | Sequence[str] | None = None, queue: str | None = None) -> Sentence:
+        """Choose whose signals wait, and in which queue's outbox; everything starts over.
+
+        Args:
+            children: 1 to 8 payloads, in one text with a comma between two or as a sequence; as they were, if left out.
+            queue: where they ran; as it was, if left out.
+
+        Raises:
+            BadArgument, IllFormedQueue: there are none or too many of them, or they cannot run there.
+        """
+        old = self._children, self.queue
+
+        def change() -> None:
+            if queue == PARENTS:
+                raise BadArgument("queue", queue, "is the parent's: its children would tell it without a signal")
+            self.queue = self.queue if queue is None else keys.check_queue(queue)
+            self._children = self._children if children is None else _payloads(children)
+
+        def undo() -> None:
+            self._children, self.queue = old
+
+        return self._landed_anew(change, undo)
 
     def crash(self, gap: int | str | None = None) -> Sentence:
         """Start a pass and crash the Pump in a gap.
@@ -131,10 +156,10 @@ class PumpCrashLab(ServedLab):
 
     def _pass(self) -> Program[Any]:
         if self._mistaken:
-            return self._habits(self.server).trim_first.program(QUEUE)
-        return Pump(self.server, QUEUE).sweep.program()
+            return self._habits(self.server).trim_first.program(self.queue)
+        return Pump(self.server, self.queue).sweep.program()
 
-    def _reordered(self, _: object) -> None:
+    def _reordered(self) -> None:
         self._look()
         does = "trims before it delivers, a mistake made on purpose" if self._mistaken else "delivers before it trims"
         self._say(f"From now on the Pump {does}. {self._tally()} {self._parent()}")
@@ -157,7 +182,7 @@ class PumpCrashLab(ServedLab):
         return tuple(id for id in self._added.child_ids if not self._counted[id] and id not in self._waiting())
 
     def _waiting(self) -> tuple[str, ...]:
-        signals = Keyspace.of(self.tape.now)[QUEUE].signals
+        signals = Keyspace.of(self.tape.now)[self.queue].signals
         return tuple(one.child_id for one in signals if isinstance(one, Completion))
 
     def _left(self) -> str:
@@ -193,3 +218,13 @@ class PumpCrashLab(ServedLab):
         )
         caption = f"After {many(self.crashes, 'crash', 'crashes')}: delivered at least once, counted once?"
         return (Table(caption, ("signal of", "in the outbox", "delivered", "counted"), rows),)
+
+
+def _payloads(children: object) -> tuple[str, ...]:
+    if isinstance(children, int) and not isinstance(children, bool) and 1 <= children <= 8:
+        return tuple(f"pick item {number}" for number in range(1, children + 1))
+    if isinstance(children, str | Sequence) and all(isinstance(one, str) for one in children):
+        names = payloads_of(children)
+        if 1 <= len(names) <= 8 and not (isinstance(children, str) and children.isdecimal()):
+            return names
+    raise BadArgument("children", children, "is neither 1 to 8 payloads nor a number of signals from 1 to 8")
