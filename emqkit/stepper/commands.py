@@ -86,7 +86,7 @@ def withheld() -> Iterator[tuple[str, str]]:
         differs: ("cjson", "cmsgpack", "struct", "bit", "redis.setresp", "redis.replicate_commands"),
         "it has no meaning for one script on one server": (
             *("redis.set_repl", "redis.REPL_ALL", "redis.REPL_AOF", "redis.REPL_NONE", "redis.REPL_REPLICA"),
-            *("redis.REPL_SLAVE", "redis.breakpoint", "redis.debug", "redis.acl_check_cmd", "redis.register_function"),
+            *("redis.REPL_SLAVE", "redis.breakpoint", "redis.debug", "redis.acl_check_cmd"),
         ),
         "it names the server's own version": (
             *("redis.REDIS_VERSION", "redis.REDIS_VERSION_NUM", "redis.VALKEY_VERSION", "redis.VALKEY_VERSION_NUM"),

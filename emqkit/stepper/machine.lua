@@ -160,8 +160,10 @@ function redis.status_reply(...)
 end
 function redis.log(level, ...)
   if select('#', ...) == 0 then
-    error({err = 'ERR redis.log() requires two arguments or more.'}, 0)
-  elseif type(level) ~= 'number' or level < 0 or level > 3 then
+    error({err = 'ERR server.log() requires two arguments or more.'}, 0)
+  elseif type(level) ~= 'number' then
+    error({err = 'ERR First argument must be a number (log level).'}, 0)
+  elseif level < 0 or level > 3 then
     error({err = 'ERR Invalid log level.'}, 0)
   end
 end
@@ -246,7 +248,7 @@ local visible = {
   end,
   xpcall = function(body, ...)
     if select('#', ...) == 0 then
-      error("bad argument #2 to 'xpcall' (value expected)", 2)
+      error(format("user_script:%d: bad argument #2 to 'xpcall' (value expected)", here()), 0)
     end
     local handler = ...
     -- A handler runs where the error was raised; inside the hook its lines would not be counted.
