@@ -24,7 +24,7 @@ from emqkit.servers.embedded import EmbeddedServer
 from emqkit.snapshot import Hash, Items, Ranked, Snapshot, Text, Value, capture, restore
 from emqkit.stepper import Asked, Fault, Stepped, step, step_call
 from emqkit.stepper import machine as stepper_machine
-from emqkit.stepper.commands import COMMANDS, call_of, clock_tokens, withheld
+from emqkit.stepper.commands import COMMANDS, clock_tokens, withheld
 from emqkit.stepper.compare import Clock, key_differences, reply_differences
 from emqkit.stepper.machine import Ending, Job, run_apart, run_here
 from emqkit.stepper.result import shown
@@ -1127,9 +1127,7 @@ def test_a_record_that_tells_something_else_is_contradicted() -> None:
 def test_a_command_has_no_lines() -> None:
     call = recorded("HGET", [b"k"], [b"f"], None, Snapshot(), Snapshot())
     with pytest.raises(BadArgument, match="not a script"):
-        step_call(
-            CallRecord(replace(call.call, kind="command"), None, Snapshot(), Snapshot()), ScriptSet.load("published")
-        )
+        step_call(CallRecord(replace(call.call, kind="command"), None, Snapshot(), Snapshot()), READY)
 
 
 # --- the machine ------------------------------------------------------------------------------------------------------
