@@ -17,7 +17,8 @@ if not hasattr(os, "fork"):
     pytest.skip("each mutant runs in a fork, and there is none here", allow_module_level=True)
 
 from benchmarks.mutants.__main__ import Outcome, chosen, table, too_much
-from benchmarks.mutants.sites import mutant_of, room_of, sample, sites_of, sources, statement_lines
+from benchmarks.mutants.sites import Mutant, mutant_of, room_of, sample, sites_of, sources, statement_lines
+from benchmarks.mutants.tests import Reach
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -191,6 +192,19 @@ def test_the_zoo_is_not_drawn_from_and_the_tools_are() -> None:
         "sim",
         "lua",
     ]
+
+
+def test_of_a_line_that_runs_in_processes_of_its_own_the_tests_of_its_room_are_asked() -> None:
+    path, text = "emqkit/stepper/machine.py", "def here():\n    return 1\n\ndef child():\n    return 2\n\n"
+    program = text + "if __name__ == '__main__':\n    child()\n"
+    reach = Reach({"tests/test_stepper.py::a": (2.0, 2.0), "tests/test_stepper.py::b": (1.0, 1.0)})
+    reach.lines[path] = {1: {""}, 2: {"tests/test_stepper.py::a"}, 4: {""}}
+    mutants = [Mutant(path, line, "", "", "") for line in (2, 5)]
+    a, b = reach.cost
+    assert [reach.tests_for(mutant, text) for mutant in mutants] == [[a], []]
+    assert [reach.tests_for(mutant, program) for mutant in mutants] == [[a], [b, a]]
+    asked = Reach({"tests/test_embedded.py::a": (1.0, 1.0), "tests/test_jobs.py::a": (1.0, 1.0)})
+    assert asked.tests_for(Mutant("emqkit/servers/supervise.py", 1, "", "", ""), "") == ["tests/test_embedded.py::a"]
 
 
 # --- what can be changed ----------------------------------------------------------------------------------------------

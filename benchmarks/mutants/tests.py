@@ -26,6 +26,9 @@ __all__ = ["Reach", "record", "record_file"]
 
 PATIENT = (600.0, 1200.0)  # processor seconds and seconds that a test may take while it is recorded
 
+ASKED_OF = {"emqkit/servers/supervise.py": {"embedded", "sandbox"}}
+"""The words of the tests that have a program run, where it is not called so."""
+
 FORM = b"1"  # of what is kept: another one, and nothing that was kept is read again
 KEPT = 4  # recordings of a test file, the latest
 
@@ -63,6 +66,8 @@ class Reach:
             return own  # it runs in processes of its own, where nobody looks
         statement, around = statement_lines(text, mutant.line)
         found = set().union(*(lines.get(line, set()) for line in statement))
+        if not found and "__name__ ==" in text:
+            return own  # the same, of a line that runs only where the file is a program
         if "" not in found:
             return found
         # It runs as the module is imported; who uses what it makes is to be asked.
@@ -75,8 +80,8 @@ def _is_of(test: str, path: str) -> bool:
     words = set(Path(test.partition("::")[0]).stem.split("_")[1:])
     if path.endswith(".lua") and room_of(path) == "lua":
         return "lua" in words
-    parts = [part for part in Path(path).with_suffix("").parts[1:] if part != "__init__"]
-    return bool(words & set(parts))
+    parts = {part for part in Path(path).with_suffix("").parts[1:] if part != "__init__"}
+    return bool(words & (parts | ASKED_OF.get(path, set())))
 
 
 def record(tree: Path, patterns: list[str], keep: Path, recorded: Callable[[str], Future[dict[str, Any]]]) -> Reach:
