@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -537,6 +537,13 @@ def test_a_set_is_a_value() -> None:
     with pytest.raises(TypeError):
         published.scripts["claim"] = script()  # type: ignore[index]
     assert repr(published) == "ScriptSet(name='published')"
+
+
+def test_scripts_are_equal_when_name_and_text_are() -> None:
+    one, elsewhere, named, other = script(), replace(script(), path="x"), script(name="add"), script("-- argv     x")
+    assert one == elsewhere
+    assert hash(one) == hash(elsewhere)
+    assert one not in (named, other, replace(one, name="add"), one.source)
 
 
 def test_sets_are_told_apart_by_what_they_hold_and_not_by_their_names() -> None:

@@ -154,11 +154,11 @@ class Contract:
     """
 
     name: str
-    summary: str = field(compare=False)
-    layouts: tuple[Layout, ...] = field(compare=False)
-    derives: tuple[str, ...] = field(compare=False)
-    replies: tuple[str, ...] = field(compare=False)
-    moves: tuple[Move, ...] = field(compare=False)
+    summary: str
+    layouts: tuple[Layout, ...]
+    derives: tuple[str, ...]
+    replies: tuple[str, ...]
+    moves: tuple[Move, ...]
 
     def layout_for(self, keys: Sequence[bytes], args: Sequence[bytes]) -> Layout:
         """The layout of a call with these keys and arguments.

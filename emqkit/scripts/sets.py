@@ -31,7 +31,7 @@ class ScriptCall(Protocol):
     def args(self) -> tuple[bytes, ...]: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Script(Contract):
     """One Lua file and its contract. Two are equal when name and text are.
 
@@ -41,7 +41,13 @@ class Script(Contract):
     """
 
     source: str = field(repr=False)
-    path: str = field(compare=False)
+    path: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Script) and (self.name, self.source) == (other.name, other.source)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.source))
 
     @classmethod
     def parse(cls, source: str, path: str) -> Script:

@@ -150,7 +150,8 @@ def step_sentence(step: Step, scripts: ScriptSet, names: Names | None = None) ->
         records = [replace(one, before=step.before, after=step.after) for one in records]
     told = sentences(records, scripts, names, shared=step.flush.atomic)
     if len(step.flush.calls) == 1 and told:
-        return told[0] + lost
+        (words,) = told
+        return words + lost
     head = f"{len(step.flush.calls)} calls in one {'MULTI … EXEC' if step.flush.atomic else 'round trip'}"
     if not told:
         return f"{head}, and not one reply.{lost}"
