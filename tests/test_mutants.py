@@ -203,8 +203,10 @@ def test_of_a_line_that_runs_in_processes_of_its_own_the_tests_of_its_room_are_a
     a, b = reach.cost
     assert [reach.tests_for(mutant, text) for mutant in mutants] == [[a], []]
     assert [reach.tests_for(mutant, program) for mutant in mutants] == [[a], [b, a]]
-    asked = Reach({"tests/test_embedded.py::a": (1.0, 1.0), "tests/test_jobs.py::a": (1.0, 1.0)})
-    assert asked.tests_for(Mutant("emqkit/servers/supervise.py", 1, "", "", ""), "") == ["tests/test_embedded.py::a"]
+    named = [f"tests/test_{name}.py::a" for name in ("embedded", "jobs", "lua", "values")]
+    asked = Reach(dict.fromkeys(named, (1.0, 1.0)))
+    assert asked.tests_for(Mutant("emqkit/servers/supervise.py", 1, "", "", ""), "") == [named[0], named[3]]
+    assert asked.tests_for(Mutant("lua/claim.lua", 1, "", "", ""), "") == [named[2]]
 
 
 # --- what can be changed ----------------------------------------------------------------------------------------------
@@ -236,6 +238,8 @@ def test_of_a_line_that_runs_in_processes_of_its_own_the_tests_of_its_room_are_a
         ("def f(n: Literal[1] | None) -> Literal[2] | None: ...", set()),
         ("@lru_cache(maxsize=8)\ndef f(): ...", set()),
         ("@overload\ndef f(): ...", set()),
+        ("class Call(Protocol):\n    @property\n    def verb(self, n=1) -> str: ...", set()),
+        ("class Call(Base):\n    @property\n    def verb(self) -> str: ...", {""}),
         ("pairs = zip(a, b, strict=True)", set()),
     ],
 )

@@ -219,6 +219,8 @@ def _left_out(node: Any) -> bool:
             return True
         if kind == "if_stmt" and children[1].get_code().strip() in ("TYPE_CHECKING", '__name__ == "__main__"'):
             return True
+        if kind == "classdef" and children[2].type == "operator" and children[3].get_code() == "Protocol":
+            return True
         if kind == "expr_stmt" and children[0].get_code().strip() == "__all__":
             return True
         inner, outer = outer, outer.parent
