@@ -11,8 +11,8 @@ from typing import Any
 
 import emqkit
 
-CHANGE = {"Pump", "Worker", "Events", "_Fitted"}
-"""The first two work, the others are filled while something is read."""
+CHANGE = {"Pump", "Worker", "Events", "_Fitted", "_Queue", "_Actor"}
+"""The first two work, the others are filled while something is read or drawn."""
 
 
 def dataclasses() -> Iterator[type[Any]]:
