@@ -9,6 +9,8 @@ Nothing is left out: a key that is not the protocol's, or that has the wrong typ
 `parts_of` makes it canonical, for the explorer and for fingerprints: metrics are dropped, and a lease or a due time
 is only past or future. Worlds use leases far in the future (`FAR_MS`), so nothing lapses by itself: a lapse is a
 transition that puts one score into the past.
+Of times to live, it keeps which keys of a queue share a deadline and so run out together; the groups may run out in
+any order, so that is a transition, too (`run_out`).
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from emqkit.snapshot import Hash, Items, Ranked, Snapshot, Text, Value, flat
 from emqkit.wire import Call, ErrorReply, Reply
 
 __all__ = [
+    "EXPIRES",
     "FAR_MS",
     "FUTURE",
     "OF_A_JOB",
@@ -40,10 +43,12 @@ __all__ = [
     "Stranger",
     "canonical_reply",
     "digest",
+    "groups",
     "home",
     "known",
     "moved",
     "parts_of",
+    "run_out",
 ]
 
 FAR_MS = 10**14
@@ -52,6 +57,9 @@ FAR_MS = 10**14
 PAST = 1.0
 FUTURE = 2.0 * FAR_MS
 """The two scores a lease or a due time has in a canonical keyspace."""
+
+EXPIRES = 2 * FAR_MS
+"""The first of the deadlines that keys with a time to live have in a canonical keyspace."""
 
 NOW_MS = 1_704_067_200_000
 """The time of every snapshot of a world: between `PAST` and `FUTURE`, and always the same."""
@@ -283,7 +291,7 @@ class Keyspace:
     @classmethod
     def of(cls, snapshot: Snapshot) -> Keyspace:
         """A snapshot as captured, with its metrics and clock readings."""
-        return cls(_cut(snapshot.entries, snapshot.now))
+        return cls(_cut(snapshot.entries, snapshot.now, dict(snapshot.deadlines)))
 
     @cached_property
     def _by_queue(self) -> dict[str, Part]:
@@ -306,23 +314,35 @@ class Keyspace:
     def snapshot(self) -> Snapshot:
         """All of it as one snapshot, taken at `NOW_MS`."""
         entries = sorted((entry for part in self.parts for entry in part.snapshot.entries), key=lambda entry: entry[0])
-        return Snapshot(tuple(entries), NOW_MS)
+        deadlines = sorted(one for part in self.parts for one in part.snapshot.deadlines)
+        return Snapshot(tuple(entries), NOW_MS, tuple(deadlines))
 
 
-def _cut(entries: Iterable[tuple[bytes, Value]], now: int) -> tuple[Part, ...]:
+def _cut(entries: Iterable[tuple[bytes, Value]], now: int, deadlines: Mapping[bytes, int]) -> tuple[Part, ...]:
     """One part for each queue that has a key here."""
     held: dict[str, list[tuple[bytes, Value]]] = {}
     for name, value in entries:
         key = keys.parse(name)
         held.setdefault("" if key is None else key.queue, []).append((name, value))
-    return tuple(Part(queue, Snapshot(tuple(own), now)) for queue, own in sorted(held.items()))
+    return tuple(Part(queue, _living(own, now, deadlines)) for queue, own in sorted(held.items()))
+
+
+def _living(entries: Iterable[tuple[bytes, Value]], now: int, deadlines: Mapping[bytes, int]) -> Snapshot:
+    """A snapshot of these entries, with those of the deadlines that are theirs."""
+    own = tuple(entries)
+    return Snapshot(own, now, tuple((name, deadlines[name]) for name, _ in own if name in deadlines))
 
 
 # --- canonical --------------------------------------------------------------------------------------------------------
 
 
-def parts_of(snapshot: Snapshot) -> tuple[tuple[Part, ...], frozenset[bytes]]:
-    """Split a captured snapshot by queue and make it canonical; returns the parts, and the metrics' keys they omit."""
+def parts_of(snapshot: Snapshot, *, slack_ms: int = 0) -> tuple[tuple[Part, ...], frozenset[bytes]]:
+    """Split a captured snapshot by queue and make it canonical; returns the parts, and the metrics' keys they omit.
+
+    Args:
+        snapshot: what was captured.
+        slack_ms: deadlines this close count as one, on a server whose clock advances during a call.
+    """
     entries: list[tuple[bytes, Value]] = []
     metrics: set[bytes] = set()
     for name, value in snapshot.entries:
@@ -334,7 +354,38 @@ def parts_of(snapshot: Snapshot) -> tuple[tuple[Part, ...], frozenset[bytes]]:
             coarse = ((member, FUTURE if score > snapshot.now else PAST) for member, score in value.members)
             value = Ranked(tuple(sorted(coarse, key=lambda pair: (pair[1], pair[0]))))
         entries.append((name, value))
-    return _cut(entries, NOW_MS), frozenset(metrics)
+    parts = _cut(entries, NOW_MS, dict(snapshot.deadlines))
+    return tuple(_grouped(part, slack_ms) for part in parts), frozenset(metrics)
+
+
+def _grouped(part: Part, slack_ms: int = 0) -> Part:
+    """The part with a canonical deadline for each group of keys that run out together."""
+    if not part.snapshot.deadlines:
+        return part
+    groups: list[list[bytes]] = []
+    last = 0
+    for name, deadline in sorted(part.snapshot.deadlines, key=lambda one: one[1]):
+        if not groups or deadline - last > (slack_ms if deadline < EXPIRES else 0):
+            groups.append([])
+        groups[-1].append(name)
+        last = deadline
+    deadlines = {name: EXPIRES + n for n, group in enumerate(sorted(groups, key=min)) for name in group}
+    return Part(part.queue, _living(part.snapshot.entries, NOW_MS, deadlines))
+
+
+def groups(part: Part) -> Mapping[int, frozenset[bytes]]:
+    """The keys of a part that run out together, by their deadline."""
+    found: dict[int, set[bytes]] = {}
+    for name, deadline in part.snapshot.deadlines:
+        found.setdefault(deadline, set()).add(name)
+    return {deadline: frozenset(names) for deadline, names in found.items()}
+
+
+def run_out(part: Part, deadline: int) -> Part:
+    """A canonical part once the keys of one deadline have run out."""
+    lives = dict(part.snapshot.deadlines)
+    kept = [entry for entry in part.snapshot.entries if lives.get(entry[0]) != deadline]
+    return _grouped(Part(part.queue, _living(kept, NOW_MS, lives)))
 
 
 def moved(part: Part, name: str, id: str, score: float) -> Part:
@@ -346,7 +397,7 @@ def moved(part: Part, name: str, id: str, score: float) -> Part:
             scores = ((member, score if to_text(member) == id else old) for member, old in value.members)
             value = Ranked(tuple(sorted(scores, key=lambda pair: (pair[1], pair[0]))))
         entries.append((entry, value))
-    return Part(part.queue, Snapshot(tuple(entries), NOW_MS))
+    return Part(part.queue, Snapshot(tuple(entries), NOW_MS, part.snapshot.deadlines))
 
 
 def digest(snapshot: Snapshot, *, rename: Mapping[str, str] | None = None) -> str:
@@ -358,11 +409,15 @@ def digest(snapshot: Snapshot, *, rename: Mapping[str, str] | None = None) -> st
     """
     names = rename or {}
     sha = hashlib.sha256()
-    entries = (_renamed(entry, names) for part in parts_of(snapshot)[0] for entry in part.snapshot.entries)
+    parts = parts_of(snapshot)[0]
+    entries = (_renamed(entry, names) for part in parts for entry in part.snapshot.entries)
     for name, value in sorted(entries, key=lambda entry: entry[0]):
         for item in (name, value.type.encode(), *flat(value)):
             sha.update(b"%d:" % len(item) + item)
         sha.update(b";")
+    for part in parts:
+        for name, deadline in part.snapshot.deadlines:
+            sha.update(b"%d:" % deadline + _renamed((name, Text(b"")), names)[0] + b";")
     return sha.hexdigest()
 
 

@@ -96,13 +96,17 @@ class Snapshot:
     Attributes:
         entries: (key, value) pairs in byte order of the keys.
         now: the server's time at the capture, unix milliseconds; ignored by equality.
+        deadlines: when keys that have a time to live run out, unix milliseconds, in byte order of the keys.
     """
 
     entries: tuple[tuple[bytes, Value], ...] = ()
     now: int = 0
+    deadlines: tuple[tuple[bytes, int], ...] = ()
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Snapshot) and self.entries == other.entries)
+        if self is other or not isinstance(other, Snapshot):
+            return self is other
+        return self.entries == other.entries and self.deadlines == other.deadlines
 
     def __hash__(self) -> int:
         return hash(self.entries)
@@ -269,16 +273,20 @@ def read_capture(reply: Reply) -> Snapshot:
     """The snapshot in a capture's raw reply. Raises `Refused` for an error reply."""
     found = _read("capture", reply)
     entries = [(name, value) for name, value in found.values.items() if value is not None]
-    return Snapshot(tuple(sorted(entries, key=lambda entry: entry[0])), found.now)
+    return Snapshot(tuple(sorted(entries, key=lambda entry: entry[0])), found.now, found.deadlines)
 
 
 @dataclass(frozen=True)
 class Found:
-    """The reply to `look_call`: the keys' values (None: missing), the time, and how many keys the database has."""
+    """The reply to `look_call`: the keys' values (None: missing), the time, and how many keys the database has.
+
+    A capture also finds when they run out; it counts nothing.
+    """
 
     values: Mapping[bytes, Value | None]
     now: int
     count: int
+    deadlines: tuple[tuple[bytes, int], ...] = ()
 
 
 def look_call(keys: Iterable[bytes]) -> Call[Found]:
@@ -298,12 +306,17 @@ def _read(verb: str, reply: Reply) -> Found:
     seconds, microseconds, *flat = reply
     count = _int(flat.pop(0)) if verb == "look" else 0
     values: dict[bytes, Value | None] = {}
+    deadlines: list[tuple[bytes, int]] = []
+    if verb == "capture":
+        lives = [_int(flat[place]) for place in range(3, len(flat), 4)]
+        del flat[3::4]
+        deadlines = [(name, life) for name, life in zip(flat[::3], lives, strict=True) if life > 0]  # type: ignore[misc]
     for name, kind, contents in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
         if not isinstance(name, bytes) or not isinstance(kind, bytes) or not isinstance(contents, tuple):
             raise TypeError(f"expected name, type and contents from {verb}, not {(name, kind, contents)!r}")
         items = [item for item in contents if isinstance(item, bytes)]
         values[name] = None if kind == b"none" else value_of(kind.decode(), items)
-    return Found(values, _int(seconds) * 1000 + _int(microseconds) // 1000, count)
+    return Found(values, _int(seconds) * 1000 + _int(microseconds) // 1000, count, tuple(sorted(deadlines)))
 
 
 def _int(reply: Reply) -> int:
@@ -340,16 +353,21 @@ def restore(server: Runner, snapshot: Snapshot, *, current: Snapshot | None = No
         raise call.refusal(reply)
 
 
-def restore_call(snapshot: Snapshot, current: Snapshot | None = None) -> Call[Reply]:
-    """The call that restores, for use in a flush with others. The arguments are those of `restore`."""
-    args: list[bytes] = [EVERYTHING if current is None else b""]
+def restore_call(snapshot: Snapshot, current: Snapshot | None = None, *, pattern: bytes = EVERYTHING) -> Call[Reply]:
+    """The call that restores, for use in a flush with others.
+
+    The arguments are those of `restore`; without `current`, what fits the pattern is deleted first.
+    """
+    args: list[bytes] = [pattern if current is None else b""]
     held: Mapping[bytes, Value] = {} if current is None else current.keys
+    lived = {} if current is None else dict(current.deadlines)
+    lives = dict(snapshot.deadlines)
     for name in held.keys() - snapshot.keys.keys():
-        args += [name, b"none", b"0"]
+        args += [name, b"none", b"0", b"0"]
     for name, value in snapshot.entries:
-        if held.get(name) != value:
+        if held.get(name) != value or lived.get(name) != lives.get(name):
             items = list(flat(value))
-            args += [name, value.type.encode(), b"%d" % len(items), *items]
+            args += [name, value.type.encode(), b"%d" % lives.get(name, 0), b"%d" % len(items), *items]
     return _tool("restore", args)
 
 

@@ -18,6 +18,7 @@ except UnsuitableServer as missing:
 
 ENDS = re.compile(
     r"(Refused: complete was answered with an error|ScriptStopped: |ScriptBroken: attacked/complete\.lua, line \d+: "
+    r"|Unseen: complete of attacked |Unrunnable: attacked/complete\.lua, line \d+: "
     r"|done: True|complete ran \d+ lines?|(broken|holds|unknown): |replayed: )"
 )
 """Each is a sentence of ours. A busy machine may make any of them a deadline that passed."""

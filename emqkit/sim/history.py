@@ -52,7 +52,7 @@ class Moved:
 
     Attributes:
         actor: who moved, such as `worker of validation 2`; empty for time and the server's own faults.
-        kind: `call`, `lost`, `crash`, `lapse`, `due`, `re-delivery`, `poison` or `script flush`.
+        kind: `call`, `lost`, `crash`, `lapse`, `due`, `expiry`, `re-delivery`, `poison` or `script flush`.
         operation: the operation it belongs to, such as `pump.sweep`.
         trip: which round trip of that operation, counted from 1.
         calls: the calls made, with their raw replies.
@@ -101,6 +101,8 @@ class Moved:
             return f"The lease of {self.what} in {self.queue} lapses, {who}."
         if self.kind == "due":
             return f"The delayed {self.what} in {self.queue} falls due."
+        if self.kind == "expiry":
+            return f"In {self.queue or 'no queue'} the time to live of {self.what} runs out: gone."
         if self.kind == "re-delivery":
             return "An entry that was delivered and trimmed is delivered once more."
         if self.kind == "poison":

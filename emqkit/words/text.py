@@ -11,7 +11,7 @@ from emqkit.arguments import to_bytes, to_text
 from emqkit.errors import IllFormedId
 from emqkit.ids import check
 
-__all__ = ["elided", "listed", "many", "plain", "quoted", "short", "width"]
+__all__ = ["elided", "lasting", "listed", "many", "plain", "quoted", "short", "width"]
 
 
 def plain(value: bytes | str) -> str:
@@ -67,6 +67,16 @@ def short(id: str | bytes) -> str:
 def many(count: int, noun: str, nouns: str = "") -> str:
     """A count and its noun: `1 child`, `2 children`."""
     return f"{count} {noun if count == 1 else nouns or noun + 's'}"
+
+
+def lasting(ms: int) -> str:
+    """A span of time, from milliseconds, to two digits: `400 ms`, `3 s`, `1 day`."""
+    step = 10 ** max(0, len(str(ms)) - 2)
+    ms = -(-ms // step) * step  # it was measured a little after it began
+    for unit, length in (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000)):
+        if ms >= length:
+            return many(round(ms / length), unit)
+    return f"{ms / 1000:g} s" if ms >= 1000 else f"{ms} ms"
 
 
 def listed(words: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 -- capture: read every key that fits a pattern, with the server's time, in one step
 -- keys
 -- argv     pattern
--- replies  seconds, microseconds, then for each key its name, its type and its contents as a flat list
+-- replies  seconds, microseconds, then for each key its name, its type, its contents as a flat list and its deadline
 
 -- move: clock
 local time = redis.call('TIME')
@@ -26,5 +26,6 @@ for _, name in ipairs(names) do
   out[#out + 1] = name
   out[#out + 1] = kind
   out[#out + 1] = contents
+  out[#out + 1] = redis.call('PEXPIRETIME', name) -- unix milliseconds; negative where there is none
 end
 return out

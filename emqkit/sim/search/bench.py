@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from emqkit import keys
-from emqkit.arguments import to_bytes
+from emqkit.arguments import to_bytes, to_text
 from emqkit.errors import EmqError
-from emqkit.keyspace import FUTURE, TIMED, Keyspace, Part, home, parts_of
+from emqkit.keyspace import EXPIRES, FUTURE, TIMED, Keyspace, Part, canonical_reply, home, parts_of
 from emqkit.scripts import ScriptSet
 from emqkit.scripts.released import foreign
 from emqkit.servers import Server, scratch_for
+from emqkit.servers.base import IDS_KEY
+from emqkit.servers.embedded import GUEST, EmbeddedServer
+from emqkit.sim.search.watch import (
+    EXPIRING,
+    INSTANTS_MS,
+    KINDS,
+    NOTED,
+    Trial,
+    asked_by,
+    foreign_in,
+    patterns,
+    refused,
+    static,
+    watched,
+)
 from emqkit.sim.worlds.world import World
-from emqkit.snapshot import Snapshot, capture_call, read_capture, restore_call
+from emqkit.snapshot import Snapshot, capture, capture_call, read_capture, restore_call
 from emqkit.wire import Call, ErrorReply, Flush, Reply
+from emqkit.words.text import listed, plain
 
-__all__ = ["Bench", "Deadline", "Doubt", "Effect", "StrayWrite", "place_for"]
+TYPES = frozenset({"string", "hash", "list", "zset", "set"})
+"""The types that can be read and put back whole. A stream has more than its entries."""
+EVERY_KEY = b"*"
+"""The server is private, so that a key without the protocol's prefix is somebody's in the world, too."""
+
+__all__ = ["Bench", "Deadline", "Doubt", "Effect", "StrayWrite", "Unrunnable", "Unseen", "place_for"]
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -55,6 +77,20 @@ class Effect:
     renewed: tuple[tuple[Deadline, float], ...] = ()
 
 
+class Unseen(EmqError):
+    """Something was done that the explorer cannot see, or cannot do again: it is refused by name."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}: that cannot be explored.")
+
+
+class Unrunnable(EmqError):
+    """A foreign script does what no server like this one can run, whatever the keys hold; says where."""
+
+    def __init__(self, path: str, line: int, why: str) -> None:
+        super().__init__(f"{path}, line {line}: {why}. No server like this one can run that, whatever its keys hold.")
+
+
 class StrayWrite(EmqError):
     """A call wrote a key outside the queue whose keys it was given; on a cluster the server would refuse it."""
 
@@ -78,6 +114,21 @@ def place_for(world: World, server: Server, scripts: ScriptSet | None = None) ->
     return place
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What calls came to, and what a watched script asked for meanwhile: kinds of things, with a word for each."""
+
+    effect: Effect
+    asked: frozenset[tuple[str, str]]
+
+    def like(self, other: _Run, calls: tuple[Call[Any], ...]) -> bool:
+        """Whether the same came of the same calls, as far as that can be the same twice."""
+        if (self.effect.parts, self.effect.metrics) != (other.effect.parts, other.effect.metrics):
+            return False
+        pairs = zip(calls, self.effect.replies, other.effect.replies, strict=True)
+        return all(canonical_reply(call, one) == canonical_reply(call, two) for call, one, two in pairs)
+
+
 class Bench:
     """Where calls are really made: a private server, made to hold what the call shall find, and read afterwards.
 
@@ -86,6 +137,7 @@ class Bench:
         calls: how many calls were really made.
         doubts: what about them cannot be relied on.
         instants: how many readings of the clock were tried; 0 while no script of one's own has read it.
+        lives: the time to live that keys were first given, in milliseconds, by key.
     """
 
     def __init__(self, server: Server) -> None:
@@ -93,7 +145,10 @@ class Bench:
         self.calls = 0
         self.doubts: set[Doubt] = set()
         self.instants = 0
+        self.lives: dict[bytes, int] = {}
         self._held: Snapshot | None = None
+        self._allowed: tuple[bytes, ...] = ()
+        self._keeper: Any = None  # a client that may look into what a sandbox refused
 
     def make(
         self,
@@ -113,31 +168,200 @@ class Bench:
 
         Raises:
             StrayWrite: they were given the keys of one queue and wrote keys of another.
+            Unseen: they do, or a foreign script among them does, what cannot be seen.
+            Unrunnable: a foreign script among them cannot run on this server, whatever the keys hold.
         """
-        target = parts[0].snapshot if len(parts) == 1 else Keyspace(parts).snapshot
-        before = restore_call(target, self._held)
-        self.calls += len(calls)
-        self._held = None  # until the capture has answered, nobody knows
-        own, self.server.scripts = self.server.scripts, scripts or self.server.scripts
-        try:
-            if atomic:
-                _answered(self.server.round_trip(Flush((before,)))[0], before)
-                replies = self.server.round_trip(Flush(calls, atomic=True))
-                (read,) = self.server.round_trip(Flush((capture_call(),)))
-            else:
-                first, *rest, read = self.server.round_trip(Flush((before, *calls, capture_call())))
-                _answered(first, before)
-                replies = tuple(rest)
-        finally:
-            self.server.scripts = own
-        after = read_capture(read)
-        self._held = after
-        found, metrics = parts_of(after)
-        queue = home(calls)
+        scripts = scripts or self.server.scripts
+        for call in calls:
+            if call.kind == "command":
+                self._command(call)
+        theirs = foreign_in(calls, scripts) if self.server.confined else ()
+        run = self._run(parts, calls, atomic, scripts, Trial() if theirs else None)
+        if theirs:
+            self._try_again(run, parts, calls, atomic, scripts, theirs)
+        queue, found = home(calls), run.effect.parts
+        if self.server.kind == "fake":
+            self._miss(calls, run)
         given = {part.queue: part for part in parts}
         if queue is not None and (stray := [p.queue for p in found if p.queue != queue and given.get(p.queue) != p]):
             raise StrayWrite(", ".join(call.verb for call in calls), stray)
-        return Effect(replies, found, bool(metrics), tuple(_renewed(parts, after)))
+        return run.effect
+
+    def begin(self, setup: Callable[[], None]) -> tuple[Part, ...]:
+        """What the server holds once what is there from the start has been put there."""
+        own = self.server.scripts
+        if self.server.confined:
+            self._allow((b"*",))
+            self._admin("LOG", "RESET")  # a client that connects asks for what it need not have
+            self.server.scripts = watched(own, Trial())
+        try:
+            setup()
+        finally:
+            self.server.scripts = own
+        run = self._read((), (), capture(self.server, EVERY_KEY), 0)
+        self._doubt("what is there from the start", run.asked, clock=True)
+        return run.effect.parts
+
+    def _command(self, call: Call[Any]) -> None:
+        """Look at a plain command before it is sent. Raises `Unseen`."""
+        if why := refused(call):
+            raise Unseen(why)
+        if kind := asked_by(call):
+            self._doubt(f"an operation's {call.verb}", ((kind, ""),), clock=True)
+
+    def _miss(self, calls: tuple[Call[Any], ...], run: _Run) -> None:
+        """Doubt a lifetime that may be over before it was seen: the fake's clock moves on before it is looked at."""
+        for call, reply in zip(calls, run.effect.replies, strict=True):
+            gone = all(key not in part.snapshot.keys for key in call.keys[:1] for part in run.effect.parts)
+            if call.verb.upper() in EXPIRING and gone and reply not in (0, None) and not isinstance(reply, ErrorReply):
+                says = f"what an operation's {call.verb} lets live may be gone on the fake before it is seen"
+                self.doubts.add(Doubt("life", says))
+
+    def _doubt(self, who: str, asked: Iterable[tuple[str, str]], *, clock: bool = False) -> None:
+        for kind, what in asked:
+            if kind != "clock" or clock:
+                self.doubts.add(Doubt(kind, f"{who} {KINDS[kind]}{f' ({what})' if what else ''}"))
+
+    # --- once -------------------------------------------------------------------------------------------------------
+
+    def _run(
+        self,
+        parts: tuple[Part, ...],
+        calls: tuple[Call[Any], ...],
+        atomic: bool,
+        scripts: ScriptSet,
+        trial: Trial | None,
+    ) -> _Run:
+        """Make the calls once, in a trial if foreign scripts are among them."""
+        target = parts[0].snapshot if len(parts) == 1 else Keyspace(parts).snapshot
+        before = restore_call(target, self._held, pattern=EVERY_KEY)
+        self.calls += len(calls)
+        self._held = None  # until the capture has answered, nobody knows
+        if self.server.confined:
+            self._allow((b"*",) if trial is None else patterns(calls, scripts))
+        began = time.monotonic()
+        own, self.server.scripts = self.server.scripts, scripts if trial is None else watched(scripts, trial)
+        try:
+            first, *replies, read = self._exchange(before, calls, atomic)
+        finally:
+            self.server.scripts = own
+        _answered(first, before)
+        if trial is not None:
+            self._look_for_refusals(calls, scripts)
+            self._look_for_errors(calls, replies, scripts, before, atomic)
+        # The fake's clock moves within a call: two deadlines set by one are not farther apart than it took.
+        slack_ms = 1 + int((time.monotonic() - began) * 1000) if self.server.kind == "fake" else 0
+        self._held = read_capture(read)
+        return self._read(parts, tuple(replies), self._held, slack_ms, trial)
+
+    def _exchange(self, before: Call[Any], calls: tuple[Call[Any], ...], atomic: bool) -> tuple[Reply, ...]:
+        """Put in place what the calls find, make them, and read what they left.
+
+        In one MULTI time stands still, so that what lives a millisecond is still read.
+        """
+        after = capture_call(EVERY_KEY)
+        together = atomic or self.server.confined or any(call.verb.upper() in EXPIRING for call in calls)
+        replies = self.server.round_trip(Flush((before, *calls, after), atomic=together))
+        if not together or not isinstance(replies[0], ErrorReply):
+            return replies
+        if atomic:  # refused as a whole, as one of the calls is no command: nothing was done
+            first, read = self.server.round_trip(Flush((before, after)))
+            return (first, *replies[1:-1], read)
+        return self.server.round_trip(Flush((before, *calls, after)))
+
+    def _read(
+        self,
+        given: tuple[Part, ...],
+        replies: tuple[Reply, ...],
+        found: Snapshot,
+        slack_ms: int,
+        trial: Trial | None = None,
+    ) -> _Run:
+        noted = found.items(NOTED)
+        asked = frozenset((kind, what) for kind, _, what in (to_text(note).partition(" ") for note in noted))
+        entries = tuple(entry for entry in found.entries if entry[0] not in (NOTED, IDS_KEY))
+        for name, value in entries:
+            if value.type not in TYPES:
+                raise Unseen(f"{plain(name)} holds a {value.type}, which cannot be put back as it was")
+        now = trial.instant_ms if trial is not None and any(kind == "clock" for kind, _ in asked) else found.now
+        for name, deadline in found.deadlines:
+            if deadline < EXPIRES:
+                self.lives.setdefault(name, deadline - (now if deadline > now else found.now))
+        after = Snapshot(entries, now, found.deadlines)
+        parts, metrics = parts_of(after, slack_ms=slack_ms)
+        return _Run(Effect(replies, parts, bool(metrics), tuple(_renewed(given, after))), asked)
+
+    # --- foreign scripts --------------------------------------------------------------------------------------------
+
+    def _try_again(
+        self,
+        run: _Run,
+        parts: tuple[Part, ...],
+        calls: tuple[Call[Any], ...],
+        atomic: bool,
+        scripts: ScriptSet,
+        theirs: tuple[Call[Any], ...],
+    ) -> None:
+        """Doubt what foreign scripts do that is not the same when they are run again at another time."""
+        who = listed(list(dict.fromkeys(call.verb for call in theirs)))
+        self._doubt(who, run.asked)
+
+        def differs(trial: Trial) -> bool:
+            return not run.like(self._run(parts, calls, atomic, scripts, trial), calls)
+
+        kinds = {kind for kind, _ in run.asked}
+        if "chance" in kinds:
+            return  # whatever it is now, the next time it may be otherwise
+        if "clock" in kinds:
+            self.instants = len(INSTANTS_MS)
+        if differs(Trial(INSTANTS_MS[1], backwards=True)):
+            if differs(Trial()):
+                self.doubts.add(Doubt("chance", f"{who} does not do the same twice"))
+                return
+            if differs(Trial(backwards=True)):
+                self.doubts.add(Doubt("order", f"{who} does otherwise when a hash or a set comes in another order"))
+        if "clock" in kinds and any(differs(Trial(instant)) for instant in INSTANTS_MS[1:]):
+            self.doubts.add(Doubt("clock", f"{who} does otherwise at another time"))
+
+    def _allow(self, allowed: tuple[bytes, ...]) -> None:
+        """Let the scripts of a sandbox have the keys that fit these patterns, and no others."""
+        if allowed != self._allowed:
+            self._admin("SETUSER", GUEST, "resetkeys", *(b"~" + pattern for pattern in allowed))
+            self._allowed = allowed
+
+    def _look_for_refusals(self, calls: tuple[Call[Any], ...], scripts: ScriptSet) -> None:
+        """Raise `Unseen` for what a sandbox refused a script, whatever the script made of that."""
+        entries = [
+            {to_text(name): value for name, value in zip(one[::2], one[1::2], strict=True)}
+            for one in self._admin("LOG")
+        ]
+        entry = next((entry for entry in entries if entry["context"] == b"lua"), None)
+        if entry is None:
+            return
+        self._admin("LOG", "RESET")
+        who = listed(list(dict.fromkeys(call.verb for call in foreign_in(calls, scripts)))) or calls[0].verb
+        what = plain(entry["object"])
+        if entry["reason"] == b"key":
+            why = "which is not among the keys it declares, or says it derives, on their slot"
+            raise Unseen(f"{who} of {scripts.name} asks for {what}, {why}")
+        raise Unseen(
+            f"{who} of {scripts.name} runs {what.upper()}, which looks at, or changes, more than keys it names"
+        )
+
+    def _look_for_errors(
+        self, calls: tuple[Call[Any], ...], replies: list[Reply], scripts: ScriptSet, before: Call[Any], atomic: bool
+    ) -> None:
+        """Raise `Unrunnable` for an error that is the text's and no key's."""
+        for place, (call, reply) in enumerate(zip(calls, replies, strict=True), start=1):
+            if call.kind == "script" and static(reply) is not None:
+                again = self._exchange(before, calls, atomic)[place]  # not watched, so that the line is the caller's
+                raise Unrunnable(scripts[call.verb].path, *(static(again) or (0, str(reply))))
+
+    def _admin(self, *words: str | bytes) -> Any:
+        assert isinstance(self.server, EmbeddedServer)
+        if self._keeper is None:
+            self._keeper = self.server.process.client()
+        return self._keeper.execute_command("ACL", *words)
 
 
 def _renewed(parts: tuple[Part, ...], after: Snapshot) -> Iterator[tuple[Deadline, float]]:

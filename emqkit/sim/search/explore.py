@@ -246,13 +246,15 @@ class Explorer:
         return lacks(self.model, self.graph)
 
     def _judge_ends(self) -> None:
+        if not self.complete or self.bench.doubts:
+            return  # what may go another way than it was seen to go shows no end
         asked = [
             (n, promise)
             for n, promise in enumerate(self.promises)
             if promise.at_ends and n not in self._broken
             if promise.concerns(self.world) is None and promise.ends(self.world, self.lacks) is None
         ]
-        for n, state, says in owing(self.model, self.graph, asked) if self.complete else ():
+        for n, state, says in owing(self.model, self.graph, asked):
             self._broken.setdefault(n, (state, -1, 0, says))
 
     # --- the answer -------------------------------------------------------------------------------------------------

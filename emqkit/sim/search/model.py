@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from emqkit import keys, outbox
 from emqkit.errors import EmqError, ReplyLost
 from emqkit.jobs import Claim
-from emqkit.keyspace import FUTURE, PAST, Keyspace, Part, canonical_reply, home, moved, parts_of
+from emqkit.keyspace import FUTURE, PAST, Keyspace, Part, canonical_reply, groups, home, moved, run_out
 from emqkit.outbox import Completion, Failure
 from emqkit.scripts import Script, ScriptSet
 from emqkit.sim.history import History, Moved
@@ -33,9 +33,9 @@ from emqkit.sim.worlds.actors import Actor, Choice, Kit, Role
 from emqkit.sim.worlds.faults import Fault, Poison
 from emqkit.sim.worlds.witness import Witness
 from emqkit.sim.worlds.world import World
-from emqkit.snapshot import capture
 from emqkit.transitions import flow_deliver, flow_fail_deliver
 from emqkit.wire import Call, Done, ErrorReply, Flush, Program, Reply, command
+from emqkit.words.text import lasting, listed, plain
 
 __all__ = ["FROM_OUTSIDE", "OF_ACTORS", "ActorFailed", "Label", "Local", "Model", "Outcome", "Unrepeatable"]
 
@@ -146,7 +146,8 @@ class Label:
     """What kind of move an edge of the graph is.
 
     Attributes:
-        kind: `call`, `lost` (the replies of a flush), `crash`, `lapse`, `due`, `re-delivery`, `poison`, `script flush`.
+        kind: `call`, `lost` (the replies of a flush), `crash`, `lapse`, `due`, `expiry`, `re-delivery`, `poison`,
+            `script flush`.
         local: the number of the local that moved; -1 where nobody did.
         choice: which of several continuations, as the actor calls it.
         what: more, such as the id whose lease lapsed.
@@ -375,17 +376,20 @@ class Model:
 
     def start(self) -> tuple[int, list[list[int]]]:
         """The world-side in the beginning, and where each actor may start."""
+        sides = self.sides
+        keyspace = sides.keyspace(sides.part(part) for part in self.bench.begin(self._set_up))
+        side = sides.number(keyspace, sides.caches.number(frozenset()), sides.facts.number(at_start(self.world)))
+        kinds = [self.kinds.index(actor) for actor in self.world.actors]
+        return side, [[way.local for way in self.begin(kind)] for kind in kinds]
+
+    def _set_up(self) -> None:
+        """Put in place what is there from the start."""
         server = self.bench.server
         kit = Kit(server)
         for plan in self.world.flows if self.world.landed else ():
             kit.flows.add.program(plan.queue, plan.flow).run(server)
         for program in self.world.setup(kit) if self.world.setup is not None else ():
             program.run(server)
-        sides = self.sides
-        keyspace = sides.keyspace(sides.part(part) for part in parts_of(capture(server))[0])
-        side = sides.number(keyspace, sides.caches.number(frozenset()), sides.facts.number(at_start(self.world)))
-        kinds = [self.kinds.index(actor) for actor in self.world.actors]
-        return side, [[way.local for way in self.begin(kind)] for kind in kinds]
 
     def moves(self, side: int, number: int, fault: Fault | None = None) -> tuple[Outcome, ...]:
         """What an actor at a local may do next, or what a crash or a lost reply does to it."""
@@ -466,6 +470,8 @@ class Model:
                         later = sides.replaced(keyspace, number, sides.part(moved(part, name, id, PAST)))
                         label = self.labels.number(Label(kind, what=id, queue=part.queue, id=id, fault=fault))
                         found.append(Outcome(sides.number(later, cache, facts), -1, label, holder=holder))
+                if fault is None and part.snapshot.deadlines:
+                    found += self._expiries(side, number)
         elif fault is Fault.REDELIVERY:
             for entry in trimmed(sides.facts[facts]):
                 if (call := _delivery(entry)) is not None:
@@ -484,6 +490,26 @@ class Model:
                 label = self.labels.number(Label("script flush", fault=fault))
                 found.append(Outcome(sides.number(keyspace, everything, facts), -1, label))
         return tuple(found)
+
+    def _expiries(self, side: int, number: int) -> Iterator[Outcome]:
+        """The keys of one deadline run out together, of one queue's contents; in which order, is time's."""
+        sides = self.sides
+        keyspace, cache, _ = sides.sides[side]
+        part = sides.parts[number]
+        for deadline, names in groups(part).items():
+            later = sides.replaced(keyspace, number, sides.part(run_out(part, deadline)))
+            move = Move("expiry", None, (), self.view(side), sides.view(later), self.bench.server.scripts)
+            after, wrong = self._judge(side, move, Made((), later, cache))
+            life_ms = min(self.bench.lives.get(name, 0) for name in names)
+            told = f"{listed(sorted(map(self._key_name, names)))} ({lasting(life_ms)})"
+            yield Outcome(after, -1, self.labels.number(Label("expiry", what=told, queue=part.queue)), wrong)
+
+    def _key_name(self, name: bytes) -> str:
+        """What a sentence calls a key."""
+        at = keys.parse(name)
+        if at is None:
+            return plain(name)
+        return at.name if at.id is None else f"{at.name} of {self.world.label(at.id)}"
 
     def _outside_call(self, side: int, label: Label, call: Call[Any]) -> Outcome:
         request = self._request((call,), False, self.bench.server.scripts)
