@@ -31,7 +31,7 @@ from emqkit.worker import Ran, Worked, Worker
 if TYPE_CHECKING:
     from emqkit.sim.catalogue import explore
     from emqkit.sim.worlds.world import World
-    from emqkit.widgets import BulkLedger, CounterLab, OutboxLab, PumpCrashLab, StepPlayer
+    from emqkit.widgets import BulkLedger, CounterLab, OutboxLab, Predict, PumpCrashLab, StepPlayer
 
 __all__ = [
     *_errors,
@@ -54,6 +54,7 @@ __all__ = [
     "Native",
     "OutboxLab",
     "ParentLink",
+    "Predict",
     "Program",
     "Pump",
     "PumpCrashLab",
@@ -84,7 +85,9 @@ __all__ = [
 __version__ = "0.1.0"
 
 # Imported on first use, so that `import emqkit` needs neither ipywidgets nor matplotlib.
-_LAZY = dict.fromkeys(("BulkLedger", "CounterLab", "OutboxLab", "PumpCrashLab", "StepPlayer"), "emqkit.widgets")
+_LAZY = dict.fromkeys(
+    ("BulkLedger", "CounterLab", "OutboxLab", "Predict", "PumpCrashLab", "StepPlayer"), "emqkit.widgets"
+)
 _LAZY |= dict.fromkeys(("World", "explore"), "emqkit.sim")
 
 

@@ -5,6 +5,7 @@ All of them derive from `EmqError` and carry their data as attributes, so a hand
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,6 +49,15 @@ class EmqError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # The constructors take data, not the message, so the default way to copy or pickle an exception fails.
         return _again, (type(self), self.args, self.__dict__)
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows of it: the message and the line of the cell, without the frames in between.
+
+        (IPython asks for this name. `%debug` and `%tb` still have all of it.)
+        """
+        shown = [f"{type(self).__name__}: {self}"]
+        cells = [one for one in traceback.extract_tb(self.__traceback__) if "ipykernel_" in one.filename]
+        return [*(f"in line {one.lineno} of the cell: {one.line}" for one in cells[:1]), *shown]
 
 
 def _again(kind: type[EmqError], args: tuple[Any, ...], data: dict[str, Any]) -> EmqError:

@@ -413,6 +413,9 @@ def settling(queue: str, job: Claim | str, token: int | None) -> tuple[str, int]
         if token is not None and token != job.token:
             raise BadArgument("token", token, f"is not the claim's token, {job.token}; leave it out")
         return job.id, job.token
+    if job is None:
+        why = "is no claim: there was nothing to hand out. Run the cell that lands the jobs again, then this one"
+        raise BadArgument("job", job, why)
     if token is None:
         raise BadArgument("token", token, f"is missing: settling {job!r} by id needs the token of its claim")
     return check(job), whole("token", token, at_least=0)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+import linecache
 import pickle
 
 import pytest
 
 import emqkit
-from emqkit import errors
+from emqkit import Jobs, errors, ids, open_server
 from emqkit.errors import (
     BadArgument,
     BadFlow,
@@ -185,3 +186,23 @@ def test_what_the_caller_got_wrong_is_a_value_error_too() -> None:
 def test_a_missing_script_is_a_key_error_whose_message_is_not_quoted() -> None:
     assert issubclass(ScriptMissing, KeyError)
     assert str(ScriptMissing("clam", "published")).startswith("no Lua script clam")
+
+
+def test_a_notebook_shows_the_message_and_the_line_of_the_cell_and_no_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    name, cell = "/tmp/ipykernel_7/1.py", "id = 'order 7'\ncheck(id)\n"
+    monkeypatch.setitem(linecache.cache, name, (len(cell), None, cell.splitlines(True), name))
+    with pytest.raises(IllFormedId) as caught:
+        exec(compile(cell, name, "exec"), {"check": ids.check})
+    line, says = caught.value._render_traceback_()
+    assert line == "in line 2 of the cell: check(id)"
+    assert says == f"IllFormedId: {caught.value}"
+    assert IllFormedId("7", "it is short")._render_traceback_() == [f"IllFormedId: {IllFormedId('7', 'it is short')}"]
+
+
+def test_a_claim_of_nothing_is_refused_with_what_to_run() -> None:
+    with open_server("fake://") as server:
+        nothing = Jobs(server).claim("orders")
+        with pytest.raises(
+            BadArgument, match="None is no claim: there was nothing to hand out. Run the cell that lands"
+        ):
+            Jobs(server).complete("orders", nothing)  # type: ignore[arg-type]

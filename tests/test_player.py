@@ -100,6 +100,14 @@ def test_an_index_that_is_no_step_is_refused_in_words(trace: Trace) -> None:
     assert player.index == 2
 
 
+def test_what_is_no_trace_is_refused_with_what_makes_one(trace: Trace) -> None:
+    with open_server("fake://") as server:
+        added = Flows(server).add("orders", Flow("pack order 7", [Child("pick")]))
+    for wrong in ({"trace": added}, {"trace": trace, "beside": added}):
+        with pytest.raises(BadArgument, match=r"is AddedFlow, not a trace: Trace.of\(flows.add.program"):
+            StepPlayer(**wrong)  # type: ignore[arg-type]
+
+
 def test_play_and_pause_are_told_to_the_browser(trace: Trace) -> None:
     player = StepPlayer(trace)
     player.last()

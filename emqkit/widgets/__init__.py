@@ -6,6 +6,7 @@ from emqkit.widgets.bulk import BulkLedger
 from emqkit.widgets.counter import CounterLab
 from emqkit.widgets.outbox_lab import OutboxLab
 from emqkit.widgets.player import StepPlayer
+from emqkit.widgets.predict import Predict
 from emqkit.widgets.pump_lab import PumpCrashLab
 
-__all__ = ["BulkLedger", "CounterLab", "OutboxLab", "PumpCrashLab", "StepPlayer"]
+__all__ = ["BulkLedger", "CounterLab", "OutboxLab", "Predict", "PumpCrashLab", "StepPlayer"]

@@ -62,7 +62,7 @@ class StepPlayer(anywidget.AnyWidget):
         playing: whether the browser steps on by itself.
 
     Raises:
-        BadArgument: there is no such frame, or `shows` is none of the three.
+        BadArgument: `trace` is none, there is no such frame, or `shows` is none of the three.
     """
 
     _esm = HERE / "player.js"
@@ -91,6 +91,10 @@ class StepPlayer(anywidget.AnyWidget):
         self.index = index
 
     def _take(self, trace: Trace, beside: Trace | None = None) -> None:
+        for one in (trace, beside):
+            if one is not None and not isinstance(one, Trace):
+                why = f"is {type(one).__name__}, not a trace: Trace.of(flows.add.program(…), server) makes one"
+                raise BadArgument("trace", one, why)
         self._trace = trace
         self._films = tuple(Film.of(one, lines=self._lines) for one in (trace, beside) if one is not None)
         self._pairs = in_step(self._films)
