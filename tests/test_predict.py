@@ -181,7 +181,7 @@ def test_a_question_about_the_end_plays_all_of_the_rest(trace: Trace) -> None:
 def test_what_the_browser_says_is_heard_and_a_view_drawn_later_is_told(trace: Trace) -> None:
     predict = Predict(trace, at="complete", nth=2)
     sent: list[Any] = []
-    predict._ask.send = lambda content: sent.append(content)  # type: ignore[method-assign]
+    predict._ask.send = lambda content: sent.append(content)
     predict._heard(predict._ask, {"ask": True}, [])
     assert sent == [] and predict.chosen is None
     predict._heard(predict._ask, {"choose": 1}, [])
@@ -209,7 +209,7 @@ def test_what_is_no_step_is_refused_in_words(trace: Trace, wanted: dict[str, Any
 
 def test_what_is_no_trace_is_refused_with_what_to_run(trace: Trace, server: Server) -> None:
     with pytest.raises(BadArgument, match="is AddedFlow, not a trace: run the cell that records one"):
-        Predict(Flows(server).add("elsewhere", Flow("order", [Child("pick")])))
+        Predict(Flows(server).add("elsewhere", Flow("order", [Child("pick")])))  # type: ignore[arg-type]
     with record(server) as nothing:
         pass
     with pytest.raises(BadArgument, match="has no step to ask for: run the cells that fill it again"):
@@ -287,7 +287,8 @@ def question(page: Page) -> Locator:
 
 
 def test_a_prediction_by_keyboard_only(opened: Page) -> None:
-    from lab import Player, expect
+    from lab import Player
+    from playwright.sync_api import expect
 
     root, player = question(opened), Player(opened.locator(".emqkit-player"))
     status = root.get_by_role("status")
@@ -313,7 +314,8 @@ def test_a_prediction_by_keyboard_only(opened: Page) -> None:
 
 
 def test_without_a_kernel_it_says_which_cell_to_run(opened: Page, lab: Lab) -> None:
-    from lab import expect, run_all
+    from lab import run_all
+    from playwright.sync_api import expect
 
     run_all(opened)  # a fresh question
     root = question(opened)
