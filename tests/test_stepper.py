@@ -1001,23 +1001,23 @@ def test_which_arguments_are_keys_and_what_writes_is_as_a_server_says_of_its_com
         assert (shape.keys(words), shape.writes) == (keys, b"write" in flags), name
 
 
-def test_what_is_kept_out_is_kept_out_for_a_reason_that_is_said() -> None:
+def test_what_is_left_out_is_left_out_for_a_reason_that_is_said() -> None:
     reasons = dict(withheld())
-    kept = ", which a live server has and the stepper keeps out: "
+    said = ", which a live server has but the stepper leaves out: "
     for name, why in (
         ("coroutine", "the stepper cannot see inside it"),
         ("os", "it holds different things on each kind of server"),
         ("redis.setresp", "it differs between the fake and a live server"),
         ("redis.REPL_SLAVE", "it has no meaning for one script on one server"),
         ("redis.SERVER_NAME", "it names the server's own version"),
-        ("math.randomseed", "two runs would throw different dice"),
+        ("math.randomseed", "two runs would draw different numbers"),
     ):
-        assert reasons[name] == f"it uses {name}{kept}{why}"
-    assert all(why.startswith(f"it uses {name}{kept}") for name, why in reasons.items())
+        assert reasons[name] == f"it uses {name}{said}{why}"
+    assert all(why.startswith(f"it uses {name}{said}") for name, why in reasons.items())
 
 
 @pytest.mark.usefixtures("here")
-def test_all_that_a_live_server_offers_a_script_is_there_or_kept_out(embedded_server: Server) -> None:
+def test_all_that_a_live_server_offers_a_script_is_there_or_left_out(embedded_server: Server) -> None:
     inside = "local r = {} for n in pairs(%s) do r[#r + 1] = n end return r"
     for owner in ("_G", "redis", "string", "table", "math"):
         names = evaluate(embedded_server, inside % owner)
