@@ -16,7 +16,7 @@ from emqkit.scripts import ScriptSet
 from emqkit.servers import Server
 
 PAGE = Path(__file__).parent.parent / "docs" / "findings.md"
-SECTIONS = ("## Faults, each replayable", "## No promise broken, and still a surprise")
+SECTIONS = ("## Faults, each replayable", "## No promise broken, but surprising")
 
 
 @dataclass(frozen=True)
