@@ -450,7 +450,7 @@ UNREPEATABLE = (
 ERRORS = (
     Liar("an operation stumbles over a key that is gone", raises(AttributeError, stumbles), "ActorFailed: janitor, own.stumble raised AttributeError", world=beside(lambda kit: Own(kit.server).stumble.program())),
     Liar("a worker stumbles over what it claimed", raises(KeyError, claims_clumsily), "ActorFailed: worker of orders raised KeyError", world=World("clumsy", (Clumsy("orders"), Reaper("orders")), SMALL.flows)),
-    Liar("two flows have one id", overwritten, "BadArgument: id .* stands in flows 1 and 2 of two", world=two_plans),
+    Liar("two flows have one id", overwritten, "BadArgument: id .* is in flows 1 and 2 of two", world=two_plans),
     Liar("a word is misspelt", fails, r"ScriptBroken: mine/complete.lua, line \d+: .*near '1'", lua("complete", "return 1", "retrun 1")),
     Liar("a condition does not end", fails, r"ScriptBroken: mine/complete.lua, line \d+: 'end' expected", lua("complete", "-- move: retire", "-- move: retire\nif true then")),
     Liar("a name is misspelt", fails, "Unrunnable: mine/claim.lua, line 16: .*nonexistent global variable 'pendnig'", takes("local held = redis.call('ZCARD', pendnig)")),

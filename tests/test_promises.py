@@ -476,7 +476,7 @@ def test_a_world_names_its_witnesses_by_their_text() -> None:
     ],
 )
 def test_a_witness_that_there_is_not_is_refused(typo: str, told: str) -> None:
-    with pytest.raises(BadArgument, match="witnesses .* is no witness; ") as refused:
+    with pytest.raises(BadArgument, match="witnesses .* is not a witness; ") as refused:
         World("misspelt", (), SAME, witnesses=(Witness.CLAIMED, typo))
     assert told in str(refused.value)
 

@@ -64,10 +64,10 @@ def test_a_promise_that_holds_has_no_history_and_the_broken_ones_are_named(
 ) -> None:
     file = tmp_path / "x.json"
     assert main(["explore", "lapses", "--promise", "P4", "--save", str(file)]) == 1
-    assert "P4 holds, so there is no history of it; broken are: P3.\n" in capsys.readouterr().err
+    assert "P4 holds, so there is no history of it; broken: P3.\n" in capsys.readouterr().err
     assert not file.exists()
     assert main(["explore", "lapses", "--promise", "P1"]) == 1
-    assert "P1 is not tried here, so there is no history of it; broken are: P3.\n" in capsys.readouterr().err
+    assert "P1 is not tried here, so there is no history of it; broken: P3.\n" in capsys.readouterr().err
     assert main(["explore", "failures", "--save", str(file)]) == 0
     assert "There is no history to save: nothing is broken.\n" in capsys.readouterr().err
 
@@ -97,22 +97,22 @@ def test_a_budget_that_is_no_count_is_refused_in_words(count: str, capsys: pytes
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("# a page", "is no emqkit history: it is not JSON."),
+        ("# a page", "is not an emqkit history: it is not JSON."),
         (
             "{}",
-            "is no emqkit history: it does not say 'emqkit history 1'; `emqkit explore SCENARIO --save FILE` writes "
-            "such files.",
+            "is not an emqkit history: it does not say 'emqkit history 1'; `emqkit explore SCENARIO --save FILE` "
+            "writes such files.",
         ),
         (
             '{"format": "emqkit history 1"}',
-            "is no emqkit history: its scenario cannot be read; `emqkit explore SCENARIO --save FILE` writes "
-            "such files.",
+            "is not an emqkit history: its scenario cannot be read; `emqkit explore SCENARIO --save FILE` "
+            "writes such files.",
         ),
         (
             '{"format": "emqkit history 1", "scenario": "lapses", "scripts": "published", "faults": {}, '
             '"promise": "P3", "moves": 3}',
-            "is no emqkit history: its moves are no list of up to 10000; `emqkit explore SCENARIO --save FILE` writes "
-            "such files.",
+            "is not an emqkit history: its moves are not a list of up to 10000; `emqkit explore SCENARIO --save FILE` "
+            "writes such files.",
         ),
         (None, "cannot be read: No such file or directory."),
     ],

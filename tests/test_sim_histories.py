@@ -179,16 +179,16 @@ def test_each_field_of_a_history_is_what_it_should_be_or_nothing_is_made(
 ) -> None:
     spoil(saved)
     (tmp_path / "h.json").write_text(json.dumps(saved))
-    with pytest.raises(BadArgument, match="is no emqkit history: "):
+    with pytest.raises(BadArgument, match="is not an emqkit history: "):
         load(tmp_path / "h.json")
-    with pytest.raises(BadArgument, match="is no history: "):
+    with pytest.raises(BadArgument, match="is not a history: "):
         replay(saved, server=fake)
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "1" * 10_000, "\ud800", "x" * (16 << 20) + "xx"], ids=len)
 def test_a_file_that_is_a_bomb_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "h.json").write_bytes(text.encode("utf-8", "surrogatepass"))
-    with pytest.raises(BadArgument, match="is no emqkit history"):
+    with pytest.raises(BadArgument, match="is not an emqkit history"):
         load(tmp_path / "h.json")
 
 
@@ -202,7 +202,7 @@ def test_a_history_names_no_folder_of_lua_and_no_way_to_one(
     )
     monkeypatch.chdir(tmp_path)
     for name in (str(folder), "mine", "./mine", "zoo", "tools", "zoo/../../mine", "../lua"):
-        with pytest.raises(BadArgument, match=r"is no set that ships; .*--scripts FOLDER"):
+        with pytest.raises(BadArgument, match=r"is not a shipped set; .*--scripts FOLDER"):
             replay({**saved, "scripts": name}, server=fake)
 
 
@@ -225,7 +225,7 @@ def test_a_history_of_ones_own_world_is_replayed_in_that_world(fake: Server, tmp
     mine = replace(scenario("two-pumps"), name="my two pumps")
     saved = load(save(explore(mine, server=fake).violations[0].history, tmp_path / "mine.json"))
     assert replay(saved, world=mine, server=fake).confirmed
-    with pytest.raises(BadArgument, match=r"'my two pumps' is not listed, .*replay\(saved, world=…\)"):
+    with pytest.raises(BadArgument, match=r"'my two pumps' is not listed; .*replay\(saved, world=…\)"):
         replay(saved, server=fake)
     with pytest.raises(BadArgument, match="'lapses' is not where this history was found"):
         replay(saved, world=scenario("lapses"), server=fake)

@@ -118,7 +118,7 @@ def test_an_actor_that_chooses_by_chance_is_refused(fake: Server) -> None:
 
 def test_ids_given_twice_are_refused_and_one_minter_for_several_plans_gives_none() -> None:
     twice = (*FLOWS, *planned("late", Flow("late", [Child("pack", "stock")])))
-    with pytest.raises(BadArgument, match="stands in flows 1 and 2 of two, which would be taken for one"):
+    with pytest.raises(BadArgument, match="is in flows 1 and 2 of two, which would be taken for one"):
         World("two", CREW, twice)
     minter = Minter.fixed()
     early = planned("orders", Flow("order", [Child("pick")]), minter=minter)

@@ -1,8 +1,8 @@
-"""Every order of calls and every placement of a few faults, tried on the scripts and operations that ship.
+"""Explores every order of calls and every placement of a few faults, on the scripts and operations that ship.
 
     result = emqkit.explore("flagship")               # or a World of your own
     result.verdicts["P3"].word                        # holds, broken or unknown
-    result.violations[0].history.trace                # the shortest way there, to be stepped
+    result.violations[0].history.trace                # the shortest counterexample, to step through
 
 Read `scenarios` for the worlds, `faults` for what can go wrong and where, `promises` for what is checked.
 """

@@ -1,4 +1,4 @@
-"""Names for worlds: what a person types becomes a `World`, and the engine below takes nothing else."""
+"""Resolves names to worlds; the engine below only takes a `World`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["explore", "explore_mistake", "mistake", "replay", "scenario"]
 
 
 def scenario(name: str) -> World:
-    """A listed world by name, or that of a mistake of the zoo. Raises `BadArgument` when there is none of that name."""
+    """A listed world by name, or that of a mistake of the zoo. Raises `BadArgument` for an unknown name."""
     if name in SCENARIOS:
         return SCENARIOS[name]
     for one in MISTAKES.values():
@@ -38,11 +38,11 @@ def scenario(name: str) -> World:
 
 
 def mistake(name: str) -> Mistake:
-    """A mistake by name. Raises `BadArgument` when there is none of that name."""
+    """A mistake by name. Raises `BadArgument` for an unknown name."""
     try:
         return MISTAKES[name]
     except KeyError:
-        raise BadArgument("mistake", name, f"is none of {', '.join(MISTAKES)}") from None
+        raise BadArgument("mistake", name, f"is not one of {', '.join(MISTAKES)}") from None
 
 
 def explore(
@@ -62,30 +62,30 @@ def explore(
     progress: Callable[[Progress], None] | None = None,
     promises: tuple[Promise, ...] = PROMISES,
 ) -> Result:
-    """Try every order of calls, with every placement of the world's faults, and judge each promise.
+    """Explore every order of calls, with every placement of the world's faults, and judge each promise.
 
     Args:
         world: a `World`, or a scenario's name (see `emqkit explore --list`).
         scripts: the script set to explore: `published`, `zoo/<mistake>`, a folder of your own Lua, or a `ScriptSet`;
-            left out, the server's own.
-        server: where calls are really made: a server, whose scratch place is used, or a URL; `fake://` if left out.
-            Scripts that are not the kit's own are explored in a sandbox, whatever is said here.
-        crashes, lost_replies, lapses, redeliveries, poisons, script_flushes: budgets instead of the world's own.
-        max_states: stop after so many states, 1 or more; what is not `broken` is then `unknown`. (Scripts that go
-            wrong can make a world endless: a job reaped while it runs gets a new token each time.)
-        max_depth: expand no state that lies so many moves deep, 1 or more.
-        until: stop once this promise is seen broken.
+            by default the server's own.
+            server: where calls are really made: a server, whose scratch place is used, or a URL; `fake://` by default.
+            Scripts that are not the kit's own are always explored in a sandbox.
+            crashes, lost_replies, lapses, redeliveries, poisons, script_flushes: budgets that replace the world's own.
+            max_states: stop after this many states, 1 or more; what is not `broken` is then `unknown`. (Faulty scripts
+            can make the state space infinite: a job reaped while it runs gets a new token each time.)
+            max_depth: expand no state this many transitions deep, 1 or more.
+            until: stop once this promise is broken.
         progress: called about once a second.
-        promises: which promises are checked.
+        promises: which promises to check.
 
     Returns:
-        The result. Interrupted with Ctrl-C, it holds what was known by then.
+        The result. After Ctrl-C, it has what was known by then.
 
     Raises:
         BadArgument: no scenario has this name, or a number is out of its range.
-        ScriptMissing, BadHeader, UnsuitableServer, Unreachable: the scripts or the server cannot be had.
-        ScriptBroken, ForeignLua: a script is no Lua, or there is no sandbox for it.
-        ScriptStopped: a script went beyond what a sandbox gives it.
+        ScriptMissing, BadHeader, UnsuitableServer, Unreachable: the scripts or the server are not available.
+        ScriptBroken, ForeignLua: a script does not compile, or no sandbox is available.
+        ScriptStopped: a script exceeded a limit of its sandbox.
     """
     for name, most in (("max_states", max_states), ("max_depth", max_depth)):
         if most is not None:
@@ -117,7 +117,7 @@ def explore(
 
 
 def explore_mistake(one: Mistake, *, server: Server | str | None = None) -> Result:
-    """Explore a mistake in its world until its promise is seen to break. (Some of these are endless.)"""
+    """Explore a mistake in its world until its promise breaks. (Some of these state spaces are infinite.)"""
     return explore(one.world, scripts=one.scripts, server=server, until=one.breaks)
 
 
@@ -128,34 +128,34 @@ def replay(
     server: Server | str | None = None,
     world: World | None = None,
 ) -> Replay:
-    """Make the moves of a saved history again, every call really, on a scratch place of a server.
+    """Replay a saved history on a scratch place of a server, really making every call.
 
-    What was saved is data: it names a world that is listed and a script set that ships, and nothing else of it is
-    believed. A world of your own, and scripts of your own, you hand over yourself.
+    A saved history is untrusted data: it may name a listed world and a shipped script set, nothing else. Pass your own
+    world, or your own scripts, yourself.
 
     Args:
         saved: what `history.load` read.
-        scripts: another script set than the one it was found with: does that one break, too? One that does not ship has
-            to be handed over here; `Replay.same_scripts` says whether it is the one the history was made with.
-        server: where; `fake://` if left out.
-        world: the world it was found in, if that is not a listed one.
+        scripts: another script set, to see whether that breaks too; or the history's own set, if it does not ship.
+            `Replay.same_scripts` says whether it is the set the history was made with.
+            server: where; `fake://` by default.
+            world: the world it was found in, if that is not listed.
 
     Raises:
-        BadArgument: it is no history, its scenario is not listed and not that of `world`, or its scripts do not ship.
+        BadArgument: it is not a history, its scenario is neither listed nor `world`, or its scripts do not ship.
     """
     if wrong := wrong_with(saved):
-        raise BadArgument("saved", type(saved).__name__, f"is no history: {wrong}")
+        raise BadArgument("saved", type(saved).__name__, f"is not a history: {wrong}")
     named: str = saved["scenario"]
     if world is not None and world.name != named:
         raise BadArgument("world", world.name, f"is not where this history was found, which is {named!r}")
     try:
         found = world or scenario(named)
     except BadArgument:
-        why = "is not listed, so it is a world of somebody's own: hand it over, replay(saved, world=…)"
+        why = "is not listed; if it is your own world, pass it: replay(saved, world=…)"
         raise BadArgument("scenario", named, why) from None
     given: dict[str, int] = saved["faults"]
     if scripts is None and saved["scripts"] not in shipped_sets():
-        why = "is no set that ships; hand over the one it was made with: --scripts FOLDER, or replay(saved, scripts=…)"
+        why = "is not a shipped set; pass the one it was made with: --scripts FOLDER, or replay(saved, scripts=…)"
         raise BadArgument("script set", saved["scripts"], why)
     script_set = scripts if isinstance(scripts, ScriptSet) else ScriptSet.load(scripts or saved["scripts"])
     done = walk_along(found.with_faults(**given), saved["moves"], saved["promise"], script_set, server)

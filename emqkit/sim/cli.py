@@ -22,8 +22,8 @@ __all__ = ["declare_explore", "declare_replay", "run_explore", "run_replay"]
 def declare_explore(parser: argparse.ArgumentParser) -> None:
     """The arguments of `emqkit explore`."""
     parser.add_argument("scenario", nargs="?", metavar="SCENARIO", help="which world; see --list")
-    parser.add_argument("--list", action="store_true", help="print the scenarios and end")
-    parser.add_argument("--promises", action="store_true", help="print what P1 to P16 promise and end")
+    parser.add_argument("--list", action="store_true", help="print the scenarios and exit")
+    parser.add_argument("--promises", action="store_true", help="print what P1 to P16 promise and exit")
     parser.add_argument("--scripts", default="published", metavar="SET", help="published, zoo/<mistake>, or a folder")
     for name in BUDGETS:
         words = name.replace("_", " ")
@@ -33,12 +33,12 @@ def declare_explore(parser: argparse.ArgumentParser) -> None:
         type=_most,
         default=MOST_STATES,
         metavar="N",
-        help=f"stop after so many states ({MOST_STATES:,})",
+        help=f"stop after this many states ({MOST_STATES:,})",
     )
-    parser.add_argument("--max-depth", type=_most, metavar="N", help="look no further than so many moves")
+    parser.add_argument("--max-depth", type=_most, metavar="N", help="go no deeper than this many moves")
     parser.add_argument("--server", metavar="URL", help="where calls are made; its scratch place is used (fake://)")
     parser.add_argument("--save", metavar="FILE", help="write the first history found to a file, for emqkit replay")
-    parser.add_argument("--promise", metavar="P3", help="tell this promise only (JSON holds all), and save its history")
+    parser.add_argument("--promise", metavar="P3", help="report only this promise (JSON has all), and save its history")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -46,7 +46,7 @@ def declare_replay(parser: argparse.ArgumentParser) -> None:
     """The arguments of `emqkit replay`."""
     parser.add_argument("file", metavar="FILE", help="a history that emqkit explore --save wrote")
     parser.add_argument(
-        "--scripts", metavar="SET", help="another script set than the history's own, or that one, if it does not ship"
+        "--scripts", metavar="SET", help="another script set than the history's own, or its own if that does not ship"
     )
     parser.add_argument("--server", metavar="URL", help="where calls are made; its scratch place is used (fake://)")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -65,7 +65,7 @@ def _most(text: str) -> int:
 
 
 def _refusal(arguments: argparse.Namespace) -> str:
-    """Why there is no use in exploring for these arguments; empty when there is."""
+    """Why exploring with these arguments would be pointless; otherwise empty."""
     if arguments.promise is not None and arguments.promise not in names():
         return f"There is no promise {arguments.promise}. The promises are {', '.join(names())}; see --promises."
     if arguments.save is not None:
@@ -116,16 +116,16 @@ def run_explore(arguments: argparse.Namespace) -> int:
     print(as_json or result.told(arguments.promise))
     if not arguments.json:
         print(f"{result.seconds:.1f} s on the {result.server} server", file=sys.stderr)
-    # The verdicts stand printed by now: whatever goes wrong with the file, they are not lost.
+    # The verdicts have been printed: whatever goes wrong with the file, they are not lost.
     return result.exit_status if _kept(result, arguments.promise, arguments.save) else 2
 
 
 def _kept(result: Result, promise: str | None, file: str | None) -> bool:
-    """Save the history that was asked for, or say why there is none; False when it could not be written."""
+    """Save the requested history, or say why there is none; False if it could not be written."""
     chosen = [violation for violation in result.violations if promise in (None, violation.promise)]
     if not chosen:
         broken = ", ".join(violation.promise for violation in result.violations)
-        others = f"broken are: {broken}" if broken else "nothing is broken"
+        others = f"broken: {broken}" if broken else "nothing is broken"
         if promise is not None:
             verdict = result.verdicts[promise]
             known = (
@@ -175,7 +175,7 @@ def _print_list(as_json: bool) -> None:
 
 
 def run_replay(arguments: argparse.Namespace) -> int:
-    """Replay a saved history: 1 when the promise breaks again, 0 when it is kept, 2 when it cannot be made."""
+    """Replay a saved history: 1 if the promise breaks again, 0 if it is kept, 2 if the replay cannot be made."""
     try:
         saved = load(arguments.file)
     except BadArgument as error:

@@ -1,6 +1,6 @@
-"""A history is one way through a world: who moved, what it did, what went wrong where; told, stepped, saved, replayed.
+"""A history is one path through the state space: who did what, and what went wrong where.
 
-A history says which move comes next, never when: replaying it makes the same calls, one by one, on a real server.
+A history has an order but no times: to replay it makes the same calls, one by one, on a real server.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ __all__ = ["History", "Moved", "load", "save"]
 
 FORMAT = "emqkit history 1"
 LARGEST_FILE = 16 << 20
-"""Bytes of a history's file; one of a thousand moves has a quarter of a million."""
+"""The largest history file, in bytes; one of a thousand moves has a quarter of a million."""
 MOST_MOVES = 10_000
 LONGEST = 1000
-"""Characters of a name or a label."""
+"""The most characters of a name or a label."""
 SHA = re.compile(r"[0-9a-f]{40}")
 NEXT = {
     "it succeeds": "Its work will succeed.",
@@ -43,26 +43,26 @@ NEXT = {
     "the same add once more": "It will do the same add once more.",
     "it gives up": "It gives up.",
 }
-"""What an actor chose, by the label of its choice, as a sentence."""
+"""An actor's choice as a sentence, by its label."""
 
 
 @dataclass(frozen=True)
 class Moved:
-    """One move of a history.
+    """One step of a history.
 
     Attributes:
-        actor: who moved, such as `worker of validation 2`; empty for time and the server's own faults.
+        actor: whose step, such as `worker of validation 2`; empty for time and the server's own faults.
         kind: `call`, `lost`, `crash`, `lapse`, `due`, `expiry`, `re-delivery`, `poison` or `script flush`.
         operation: the operation it belongs to, such as `pump.sweep`.
         trip: which round trip of that operation, counted from 1.
         calls: the calls made, with their raw replies.
-        scripts: the script set they mean.
-        before, after: the keyspace around it.
-        choice: which of several continuations followed, as the actor calls it.
-        what: more: the id, the poison, `before` or `after` for a lost reply.
-        fault: whether it cost a budget.
+        scripts: the script set they ran with.
+        before, after: the keyspace before and after it.
+        choice: which of several continuations followed, by the actor's label.
+        what: details: the id, the poison, `before` or `after` for a lost reply.
+        fault: whether it cost some of a budget.
         fresh: whether its operation began with it.
-        atomic: whether the calls stood in MULTI.
+        atomic: whether the calls were in MULTI.
     """
 
     actor: str
@@ -82,11 +82,11 @@ class Moved:
 
     @property
     def records(self) -> tuple[CallRecord, ...]:
-        """Its calls, as a trace has them."""
+        """Its calls, as in a trace."""
         return tuple(CallRecord(call, reply, self.before, self.after, self.scripts) for call, reply in self.calls)
 
     def told(self, names: Names) -> str:
-        """The move in plain words: who moved, what its calls did, and how the actor goes on.
+        """The step in plain words: who acted, what its calls did, and how the actor goes on.
 
         Args:
             names: what to call each job.
@@ -123,15 +123,15 @@ def _capital(text: str) -> str:
 
 @dataclass(frozen=True)
 class History:
-    """A way through a world, and what is wrong at its end.
+    """A path through a world's state space, and what is wrong at its end.
 
     Attributes:
-        world: whose history it is.
+        world: its world.
         scripts: the script set it was explored with.
         server_kind: where its calls were made.
-        initial: the keyspace in the beginning.
-        moves: what happened, in order.
-        promise, says: what is broken at its end; empty for a history that shows something else.
+        initial: the keyspace at the start.
+        moves: its steps, in order.
+        promise, says: what is broken at its end; empty if nothing is.
     """
 
     world: World
@@ -150,22 +150,22 @@ class History:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The moves in plain words, and at the end what is broken."""
+        """The steps in plain words, and at the end what is broken."""
         told = [f"{n}. {self.told(move)}" for n, move in enumerate(self.moves, start=1)]
         return (*told, f"So {self.promise} is broken: {self.says}.") if self.says else tuple(told)
 
     def told(self, move: Moved) -> str:
-        """A move in plain words, its jobs called by their payloads."""
+        """A step in plain words, with jobs named by their payloads."""
         return move.told(self.names)
 
     @property
     def names(self) -> Names:
-        """What its sentences call each job: by its payload."""
+        """The names of jobs in its sentences: their payloads."""
         return Names(self.world.labels)
 
     @cached_property
     def trace(self) -> Trace:
-        """The history as a trace: a step for each move, to be opened in a `StepPlayer`, down to the Lua lines."""
+        """The history as a trace, for a `StepPlayer`, down to the Lua lines."""
         steps: list[Step] = []
         runs: dict[str, int] = {}
         last = len(self.moves) - 1
@@ -191,7 +191,7 @@ class History:
     # --- on paper ---------------------------------------------------------------------------------------------------
 
     def as_json(self) -> dict[str, Any]:
-        """The history as JSON holds it: enough to make the same moves again."""
+        """The history as JSON data: enough to replay it."""
         return {
             "format": FORMAT,
             "scenario": self.world.name,
@@ -216,7 +216,7 @@ class History:
         }
 
     def command(self, file: str) -> str:
-        """The command that replays it once it is saved."""
+        """The command that replays it from a saved file."""
         return f"emqkit replay {file}"
 
 
@@ -225,14 +225,14 @@ def _marked(operation: str, run: int, before: Snapshot, after: Snapshot, sentenc
 
 
 def save(history: History, path: str | os.PathLike[str]) -> Path:
-    """Write a history to a file; `emqkit replay FILE` makes its moves again."""
+    """Write a history to a file; `emqkit replay FILE` replays it."""
     place = Path(path)
     place.write_text(json.dumps(history.as_json(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return place
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a saved history. Nothing in it is run. Raises `BadArgument` when the file is none."""
+    """Read a saved history, without running any of it. Raises `BadArgument` if the file is not a history."""
 
     def none(why: str) -> BadArgument:
         return BadArgument("history file", str(path), why)
@@ -241,23 +241,23 @@ def load(path: str | os.PathLike[str]) -> dict[str, Any]:
         with open(path, "rb") as file:
             text = file.read(LARGEST_FILE + 1)
         if len(text) > LARGEST_FILE:
-            raise none(f"is no emqkit history: it is larger than {LARGEST_FILE >> 20} MB")
+            raise none(f"is not an emqkit history: it is larger than {LARGEST_FILE >> 20} MB")
         saved = json.loads(text.decode("utf-8"))
     except OSError as error:
         raise none(f"cannot be read: {error.strerror}") from None
     except RecursionError:
-        raise none("is no emqkit history: it is nested too deep") from None
+        raise none("is not an emqkit history: it is nested too deep") from None
     except ValueError as error:
         if isinstance(error, BadArgument):
             raise
-        raise none("is no emqkit history: it is not JSON") from None
+        raise none("is not an emqkit history: it is not JSON") from None
     if wrong := wrong_with(saved):
-        raise none(f"is no emqkit history: {wrong}; `emqkit explore SCENARIO --save FILE` writes such files")
+        raise none(f"is not an emqkit history: {wrong}; `emqkit explore SCENARIO --save FILE` writes such files")
     return dict(saved)
 
 
 def wrong_with(saved: object) -> str:
-    """Why this is not what `History.as_json` makes; nothing if it is."""
+    """Why this is not what `History.as_json` makes; empty if it is."""
     if not isinstance(saved, dict) or saved.get("format") != FORMAT:
         return f"it does not say {FORMAT!r}"
     for name in ("scenario", "scripts"):
@@ -266,13 +266,13 @@ def wrong_with(saved: object) -> str:
     if not isinstance(sha := saved.get("scripts_sha", "0" * 40), str) or not SHA.fullmatch(sha):
         return "its scripts_sha cannot be read"
     if saved.get("promise") not in ("", *names()):
-        return "its promise is none of ours"
+        return "its promise is unknown"
     faults = saved.get("faults")
     if not isinstance(faults, dict) or not faults.keys() <= set(BUDGETS) or not all(map(_is_budget, faults.values())):
         return "its faults cannot be read"
     moves = saved.get("moves")
     if not isinstance(moves, list) or len(moves) > MOST_MOVES:
-        return f"its moves are no list of up to {MOST_MOVES}"
+        return f"its moves are not a list of up to {MOST_MOVES}"
     for number, move in enumerate(moves, start=1):
         if not isinstance(move, dict) or not all(_is_text(move.get(n)) for n in ("actor", "kind", "choice", "what")):
             return f"its move {number} cannot be read"

@@ -3,7 +3,7 @@
     def test_my_flow_is_never_dropped(explored):
         explored(my_world, scripts="my/lua").holds("P3", "P5")
 
-A broken promise fails the test with the shortest history; an unknown one fails it, too, with the reason.
+A broken promise fails the test with the shortest counterexample; an unknown one fails it with the reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Explored:
     result: Result
 
     def holds(self, *promises: str) -> Result:
-        """Fail unless these promises hold; without names, all that the world is about.
+        """Fail unless these promises hold; by default all that the world is about.
 
         Args:
             promises: such as `P3`.
@@ -43,20 +43,20 @@ class Explored:
             elif verdict.word != "holds":
                 told.append(str(verdict))
         if told or not verdicts:
-            pytest.fail("\n".join(told or ["nothing was judged"]), pytrace=False)
+            pytest.fail("\n".join(told or ["no promise was judged"]), pytrace=False)
         return self.result
 
 
 @pytest.fixture(scope="session")
 def explorer_server() -> Iterator[Server]:
-    """Where `explored` makes its calls: override it with a server of yours, whose scratch place is then used."""
+    """Where `explored` makes its calls: override it with your own server, whose scratch place is then used."""
     with open_server("fake://") as server:
         yield server
 
 
 @pytest.fixture
 def explored(explorer_server: Server) -> Callable[..., Explored]:
-    """Explore a world, or a scenario by name; takes what `emqkit.explore` takes."""
+    """Explore a world, or a scenario by name; takes the arguments of `emqkit.explore`."""
 
     def run(world: World | str, **given: Any) -> Explored:
         given.setdefault("server", explorer_server)

@@ -1,4 +1,4 @@
-"""A result: what one exploration found, and how it is told, in words and as JSON."""
+"""The result of one exploration, in words and as JSON."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ __all__ = ["Result"]
 
 @dataclass(frozen=True)
 class Result:
-    """What one exploration found.
+    """The result of one exploration.
 
     Attributes:
         world: what was explored, with its budgets.
         scripts: the script set's name.
         server: `fake`, `embedded` or `live`: where calls were really made.
         verdicts: one for each promise, by name.
-        states, transitions: of the graph.
-        real_calls: how many calls were really made on the server; the others were remembered.
-        depth: how many moves deep every state was expanded.
+        states, transitions: the size of the graph.
+        real_calls: how many calls were really made on the server; the others were cached.
+        depth: to how many transitions deep every state was expanded.
         complete: whether the whole graph was seen; if not, `stopped` says why.
         seconds: how long it took.
-        fingerprint: 64 hex digits; equal for equal graphs, on any server.
-        gaps: where actors stood between calls, with what was tried there.
+        fingerprint: 64 hex digits, equal for equal graphs on any server.
+        gaps: the places between calls, with the faults tried there.
         witnesses: what really happened somewhere.
     """
 
@@ -51,7 +51,7 @@ class Result:
 
     @classmethod
     def of(cls, explorer: Explorer) -> Result:
-        """What a search knows now."""
+        """The result of a search as it is now."""
         verdicts = explorer.verdicts()
         return cls(
             world=explorer.world,
@@ -78,7 +78,7 @@ class Result:
 
     @property
     def judged(self) -> tuple[Verdict, ...]:
-        """The verdicts that make the whole one: those the world is about, else all that concern it."""
+        """The verdicts that count in the overall one: those the world is about, else all that concern it."""
         about = self.world.about
         return tuple(
             verdict
@@ -107,14 +107,14 @@ class Result:
 
     @property
     def text(self) -> str:
-        """The result in words, the same every time: counts, verdicts, and the history of each broken promise."""
+        """The result in words, the same every time: counts, verdicts, and the counterexample of each broken promise."""
         return self.told()
 
     def told(self, promise: str | None = None) -> str:
         """The result in words, the same every time.
 
         Args:
-            promise: tell the verdict and the history of this promise only, such as `P3`.
+            promise: tell only the verdict and the history of this promise, such as `P3`.
         """
         verdicts = [verdict for name, verdict in self.verdicts.items() if promise in (None, name)]
         lines = [
@@ -136,7 +136,7 @@ class Result:
                 lines.append(f"  not hit: {'; '.join(missed[:3])}{more}")
         if self.stopped:
             lines.append(f"  stopped {self.stopped}: what follows is what was known by then")
-        # What `holds` is said of stands above, once for all of them.
+        # What `holds` refers to is said above, once for all of them.
         for verdict in verdicts:
             if verdict.concerns and verdict.word == "holds":
                 but = f" (not tried here: {', '.join(verdict.untried)})" if verdict.untried else ""
@@ -151,7 +151,7 @@ class Result:
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, Any]:
-        """The result as JSON holds it."""
+        """The result as JSON data."""
         return {
             "scenario": self.world.name,
             "scripts": self.scripts,
@@ -192,6 +192,6 @@ class Result:
 
 
 def _promised(name: str) -> str:
-    """What a promise says, as the end of a line."""
+    """What a promise says, to end a line with."""
     says = next(promise.says for promise in PROMISES if promise.name == name)
     return f"{says[:1].lower()}{says[1:].removesuffix('.')}"

@@ -1,9 +1,9 @@
 """`make verdicts` explores every listed scenario and writes docs/verdicts.md: a table, and each counterexample.
 
     python -m emqkit.sim.verdicts docs/verdicts.md             all of it; the flagship alone takes minutes
-    python -m emqkit.sim.verdicts docs/verdicts.md lapses bulk     these anew, and the others as the page has them
+    python -m emqkit.sim.verdicts docs/verdicts.md lapses bulk     only these; the others stay as on the page
 
-Of a row everything but its seconds is the same on every machine and every server, and is compared by the tests.
+Everything in a row but its seconds is the same on every machine and every server, and tests compare it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ P16, the script set does not state what it asks for. A fingerprint is that of th
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Explore and write; 0 when all ran to their end."""
+    """Explore and write; 0 if every exploration was complete."""
     parser = argparse.ArgumentParser(prog="python -m emqkit.sim.verdicts", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("file", type=Path, help="the page")
-    parser.add_argument("scenario", nargs="*", help="only these; the others stay as the page has them")
+    parser.add_argument("scenario", nargs="*", help="only these; the others stay as on the page")
     parser.add_argument("--server", default="embedded://", metavar="URL", help="where calls are made (embedded://)")
     options = parser.parse_args(argv)
     old = options.file.read_text(encoding="utf-8") if options.scenario else ""
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def row(result: Result) -> dict[str, str]:
-    """What a row of the table says of a world, by its column."""
+    """The row of a world, by column."""
     signs = {name: SIGNS[verdict.word] if verdict.concerns else "" for name, verdict in result.verdicts.items()}
     counts = (result.states, result.transitions, result.real_calls)
     told = (*(f"{count:,}" for count in counts), f"`{result.fingerprint[:16]}`", f"{result.seconds:.1f}")
@@ -65,7 +65,7 @@ def row(result: Result) -> dict[str, str]:
 
 
 def rows(text: str) -> dict[str, dict[str, str]]:
-    """The rows of a page, by the names of their worlds."""
+    """The rows of a page, by world name."""
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:2] == "| "]
     return {cells[0].strip("[").split("]")[0]: dict(zip(lines[0][1:], cells[1:], strict=True)) for cells in lines[2:]}
 

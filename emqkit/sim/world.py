@@ -1,4 +1,4 @@
-"""Where `planned` used to be, and is still found; the room is `emqkit.sim.worlds`."""
+"""The former place of `planned`, kept for imports; worlds are in `emqkit.sim.worlds`."""
 
 from emqkit.sim.worlds.world import Planned, World, planned
 

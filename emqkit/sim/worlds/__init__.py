@@ -1,1 +1,1 @@
-"""Worlds: flows, the actors around them, what may go wrong, and the catalogue of those explored by name."""
+"""Worlds: flows, the actors around them, what may go wrong, and the scenarios."""

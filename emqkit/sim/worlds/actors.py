@@ -1,8 +1,8 @@
-"""Who acts in a world: each actor runs real operations one after the other, and chooses between them.
+"""The actors of a world: each runs real operations one after the other, and chooses between them.
 
-An actor is a program, the replies it has had, and a little memory of its own (the claim a worker holds). When a program
-ends, the actor says what may come next; where it says several things, all are tried. A crash takes the replies and the
-memory away and the actor starts anew, except where somebody would know better: a producer knows what it wanted to add.
+An actor's state is a program, its replies so far, and a little memory (the claim a worker holds). When a program ends,
+the actor says what may come next; if that is several things, all are tried. A crash discards the replies and the memory
+and the actor restarts, except for what it would know anyway: a producer knows what it wanted to add.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ Role = Literal["worker", "reaper", "pump", "promoter", "producer", "operator", "
 
 
 class Kit:
-    """The operations of one server, as actors use them; the same objects every time, so that programs compare equal.
+    """The operations of one server, for actors; always the same objects, so that programs compare equal.
 
     Args:
         server: where the actor's calls are made.
-        scripts: the set they mean, if that is not the server's.
+        scripts: their script set, if not the server's.
     """
 
     def __init__(self, server: Server, scripts: ScriptSet | None = None) -> None:
         self.server = server
         if scripts is not None:
-            self.server = copy(server)  # the same place, where calls mean other scripts
+            self.server = copy(server)  # the same place, with other scripts
             self.server.scripts = scripts
         self.jobs = Jobs(self.server)
         self.flows = Flows(self.server)
@@ -67,9 +67,9 @@ class Choice:
     """One thing an actor may do next.
 
     Attributes:
-        program: what it runs; None when it rests for good.
-        memory: what it remembers while that runs; hashable, and the same for the same situation.
-        label: what a history says of the choice, or nothing where there is no other.
+        program: what it runs; None if it stops for good.
+        memory: what it remembers meanwhile; hashable, and equal in equal situations.
+        label: the name of the choice in a history; empty if there is no other.
     """
 
     program: Program[Any] | None
@@ -82,10 +82,10 @@ REST = (Choice(None),)
 
 @dataclass(frozen=True)
 class Actor(ABC):
-    """What every actor has; a user's own derives from this and is frozen, so that equal actors are interchangeable.
+    """The base of all actors, also of your own; they are frozen, so that equal actors are interchangeable.
 
     Attributes:
-        scripts: the script set its calls mean, where that is not the one that is explored: a fleet may be mixed.
+        scripts: the script set of its calls, if not the explored one: a fleet may be mixed.
     """
 
     role: ClassVar[Role] = "other"
@@ -94,7 +94,7 @@ class Actor(ABC):
 
     @property
     def title(self) -> str:
-        """What a history calls it."""
+        """Its name in a history."""
         return type(self).__name__.lower()
 
     @property
@@ -107,21 +107,21 @@ class Actor(ABC):
         """What it may do first, and after a crash."""
 
     def after(self, kit: Kit, memory: Hashable, ended: Program[Any], done: Done[Any]) -> tuple[Choice, ...]:
-        """What it may do once a program ended: `done` holds its value or its error."""
+        """What it may do after a program ended: `done` has its value or its error."""
         return self.begin(kit)
 
     def crashed(self, kit: Kit, memory: Hashable) -> tuple[Choice, ...]:
-        """What it may do after a crash; by default it has forgotten everything."""
+        """What it may do after a crash; by default it remembers nothing."""
         return self.begin(kit)
 
 
 @dataclass(frozen=True)
 class Repeating(Actor):
-    """An actor that runs one operation for ever: `Repeating("auditor", lambda kit: Audit(kit.server).run.program())`.
+    """An actor that repeats one operation forever: `Repeating("auditor", lambda kit: Audit(kit.server).run.program())`.
 
     Attributes:
-        name: what a history calls it.
-        program: from the kit to the program; the owner of the operation must compare equal from call to call.
+        name: its name in a history.
+        program: makes the program from the kit; the operation's owner must compare equal from call to call.
         serves: the queues it serves, if it stands in for a role.
         as_role: the role it stands in for.
     """
@@ -162,14 +162,14 @@ class _OfQueue(Actor):
 
 @dataclass(frozen=True)
 class Worker(_OfQueue):
-    """Claims, and settles what it claimed; after a lost reply it settles again with the same token.
+    """Claims a job and settles it; after a lost reply it settles again with the same token.
 
     Attributes:
         queue: where it claims.
         outcome: `complete`, `fail`, or `either`: both are tried.
-        max_attempts: how many claims a job gets before a failure is its death, 1 or more.
+        max_attempts: how many claims a job gets before a failure makes it dead, 1 or more.
         heartbeats: whether it may extend its lease, any number of times, before it settles.
-        together: whether it does so by `extend_locks`, as a worker with many claims would.
+        together: whether it extends by `extend_locks`, like a worker with many claims.
     """
 
     role: ClassVar[Role] = "worker"
@@ -216,7 +216,7 @@ class Worker(_OfQueue):
 
 @dataclass(frozen=True)
 class Reaper(_OfQueue):
-    """Takes lapsed leases of a queue back, for ever."""
+    """Reaps the lapsed leases of a queue, forever."""
 
     role: ClassVar[Role] = "reaper"
 
@@ -226,7 +226,7 @@ class Reaper(_OfQueue):
 
 @dataclass(frozen=True)
 class Promoter(_OfQueue):
-    """Promotes due work of a queue, for ever. (A Pump does that too.)"""
+    """Promotes the due jobs of a queue, forever. (A Pump does that too.)"""
 
     role: ClassVar[Role] = "promoter"
 
@@ -236,7 +236,7 @@ class Promoter(_OfQueue):
 
 @dataclass(frozen=True)
 class PumpActor(_OfQueue):
-    """Sweeps a queue, for ever; `batch` entries a pass."""
+    """Sweeps a queue, forever; `batch` entries per pass."""
 
     role: ClassVar[Role] = "pump"
 
@@ -250,14 +250,14 @@ class PumpActor(_OfQueue):
 class Producer(Actor):
     """Lands flows by `flows.add` one after the other, or by one `flows.add_bulk`.
 
-    Stopped anywhere, or left without a reply, it does the same again with the same ids.
+    After a crash anywhere, or a lost reply, it repeats the same with the same ids.
 
     Attributes:
         queue: the parents' queue.
-        flows: what it lands, every id given.
+        flows: what it lands, with all ids given.
         bulk: whether by one `add_bulk`.
-        gives_up: whether it may also not try again.
-        repeats: how often it does the same again although it was answered, as a caller behind a proxy may.
+        gives_up: whether it may also give up instead.
+        repeats: how often it repeats an add that was answered, like a caller behind a retrying proxy.
     """
 
     role: ClassVar[Role] = "producer"
@@ -315,9 +315,9 @@ class Deed:
 
 @dataclass(frozen=True)
 class Operator(Actor):
-    """Does its deeds in order, each when it can: a job that is not dead yet is looked at again later.
+    """Does its deeds in order, each when possible: if a job is not dead yet, it tries again later.
 
-    Stopped, or without a reply, it does the same deed again.
+    After a crash or a lost reply it repeats the deed.
     """
 
     role: ClassVar[Role] = "operator"

@@ -1,18 +1,18 @@
-"""What can go wrong, where, and how often: the budgets of a world and the gaps a crash may hit.
+"""What can go wrong, where, and how often: a world's budgets, and the gaps that a crash may hit.
 
-An operation is a row of calls, so a Pump's pass over one entry has these gaps:
+An operation is a sequence of calls, so a Pump's pass over one entry has these gaps:
 
     promote · LRANGE · deliver · LTRIM
     ^       ^        ^         ^       ^        a crash in any of them; a reply lost in any flush
 
-* crash: the process is gone between two calls, with everything it had read. Its claims stay under their leases.
-* lost reply: `ReplyLost` is raised inside the operation, after any prefix of the flush took effect; the caller does the
-  same operation again, with the same ids and token.
-* lapse: a lease runs out although its holder is alive and will still settle. (The lease of a holder that is gone runs
-  out by itself: that is time, and costs nothing. So does the waiting of a delayed job.)
-* re-delivery: an outbox entry is delivered once more after it was trimmed.
-* poison: an entry nobody can deliver appears in an outbox, or a parent's subkey turns out to have another type.
-* script flush: the server forgets its scripts, and the next call of each answers NOSCRIPT.
+* crash: the process dies between two calls, with everything it had read. Its claims stay under their leases.
+* lost reply: `ReplyLost` is raised inside the operation, after any prefix of the flush took effect; the caller repeats
+the operation with the same ids and token.
+* lapse: a lease expires although its holder is alive and will still settle. (The lease of a holder that is gone expires
+by itself: that is time, and costs nothing. So does the delay of a scheduled job.)
+* re-delivery: an outbox entry is delivered again after it was trimmed.
+* poison: an undeliverable entry appears in an outbox, or a parent's subkey has another type.
+* script flush: the server loses its script cache, and the next call of each script answers NOSCRIPT.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["BUDGETS", "Fault", "Faults", "Poison"]
 
 
 class Fault(IntEnum):
-    """One kind of fault, by its place in a budget; `word` and `plural` are what sentences call it."""
+    """A kind of fault, by its place in a budget; `word` and `plural` are its names in sentences."""
 
     word: str
     plural: str
@@ -47,13 +47,13 @@ class Fault(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """One poison a world may be given: an outbox entry, or a key that shall hold a plain string.
+    """A poison that may appear in a world: an outbox entry, or a plain string in place of a key.
 
     Attributes:
-        what: how a history calls it.
-        queue: whose outbox, or whose key.
-        entry: the bytes put at the outbox's end, or None.
-        spoil: the key overwritten by a string if it is not there yet, or None.
+        what: its name in a history.
+        queue: the queue of the outbox or of the key.
+        entry: the bytes appended to the outbox, or None.
+        spoil: the key to be set to a string if it does not exist yet, or None.
     """
 
     what: str
@@ -64,7 +64,7 @@ class Poison:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """How often each fault may happen, in all, each 0 or more.
+    """How often each fault may happen in all, 0 or more.
 
     Attributes:
         crashes: of any actor, between any two calls.
@@ -94,7 +94,7 @@ class Faults:
 
     @property
     def budget(self) -> tuple[int, ...]:
-        """How often each `Fault` may happen, by its place."""
+        """How often each `Fault` may happen, in order of the faults."""
         return tuple(getattr(self, name) for name in BUDGETS)
 
     def __str__(self) -> str:
@@ -103,4 +103,4 @@ class Faults:
 
 
 BUDGETS = tuple(field.name for field in fields(Faults))[: len(Fault)]
-"""The budgets by name, in order of their faults."""
+"""The budgets by name, in order of the faults."""

@@ -1,7 +1,7 @@
 """The zoo: deliberate, named mistakes, each with the world that shows it and the promise it breaks.
 
 A mistake in a script is a file `lua/zoo/<mistake>.lua`: the moves it replaces in the published script. A mistake in the
-host's half is an operation here. What the explorer is worth is seen by whether it breaks every one of them.
+host's half is an operation here. The explorer proves its worth by finding every one of them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ["MISTAKES", "HostileHabits", "Mistake"]
 
 @dataclass(frozen=True)
 class Mistake:
-    """One mistake of the zoo.
+    """A mistake of the zoo.
 
     Attributes:
-        name: such as `no-fence`; a script's mistake lies in `lua/zoo/<name>.lua`.
+        name: such as `no-fence`; a mistake in a script is in `lua/zoo/<name>.lua`.
         says: what is wrong, as a sentence.
         world: where it shows.
-        breaks: the promise it breaks there, which the published text keeps in the same world.
-        scripts: the script set it is in.
+        breaks: the promise it breaks there, which the published scripts keep in the same world.
+        scripts: the script set with the mistake.
     """
 
     name: str
@@ -52,7 +52,7 @@ class HostileHabits:
 
     @operation
     def trim_first(self, queue: str) -> Steps[int]:
-        """A Pump's pass that removes the entries it read, and delivers them then: a crash in between loses them."""
+        """A Pump's pass that removes the entries it read before it delivers them: a crash in between loses them."""
         box = keys.queue_key(queue, "flow:outbox")
         head = command("LRANGE", [box], [b"0", b"99"], _items)
         promoting, reading = yield from pair(transitions.promote(queue, 100), head)
@@ -67,13 +67,13 @@ class HostileHabits:
 
     @operation
     def claim_unasked(self, queue: str, lease_ms: int) -> Steps[transitions.Claim | None]:
-        """A claim that does not ask whether the queue is paused."""
+        """A claim that does not check whether the queue is paused."""
         claim = yield from transitions.claim(queue, lease_ms)
         return claim
 
     @operation
     def add_children_first(self, queue: str, flow: Flow) -> Steps[str]:
-        """A cross-queue add that lands the children before the parent: they may be done before there is a counter."""
+        """A cross-queue add that lands the children before the parent: they may finish before the counter exists."""
         parent = str(flow.id)
         for child in flow.children:
             own = child.queue or queue
@@ -92,7 +92,7 @@ def _items(reply: Reply) -> tuple[bytes, ...]:
 
 @dataclass(frozen=True)
 class _Unasking(Worker):
-    """A worker that claims without looking at the pause."""
+    """A worker that ignores a pause when it claims."""
 
     def begin(self, kit: Kit) -> tuple[Any, ...]:
         (choice,) = super().begin(kit)

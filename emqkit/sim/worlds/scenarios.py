@@ -1,7 +1,7 @@
-"""The worlds that are explored by name: each says who acts, what may go wrong, and what it is there to try.
+"""The named worlds (scenarios): each says who acts, what may go wrong, and what it tests.
 
-None of them is tuned until it is quiet. They are small on purpose: what breaks a promise mostly breaks it with two
-children and one fault, and a small world is explored whole. Every budget can be raised from the command line.
+None of them was tuned until it was quiet. They are small on purpose: what breaks a promise usually does so with two
+children and one fault, and a small state space is explored whole. Every budget can be raised from the command line.
 """
 
 from __future__ import annotations

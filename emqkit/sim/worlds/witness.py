@@ -1,8 +1,7 @@
-"""Witnesses: what must really have happened somewhere in a world before anything is said of it.
+"""Witnesses: what must really have happened somewhere in a world before a promise may be said to hold.
 
-A world names what it needs of them (`World.witnesses`), and so does each clause of a promise. They are plain text, so
-`"a parent was released"` will do; a text that names none of them is refused. `crash_between` names the place of a
-crash.
+A world names those it needs (`World.witnesses`), and so does each clause of a promise. They are plain text, so
+`"a parent was released"` will do; unknown text is refused. `crash_between` names the place of a crash.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ __all__ = ["Witness", "check", "crash_between", "met"]
 
 
 class Witness(StrEnum):
-    """One thing that happens in a world."""
+    """Something that happens in a world."""
 
     CLAIMED = "a job was claimed"
     CLAIMED_AGAIN = "a job was claimed again"
@@ -47,7 +46,7 @@ class Witness(StrEnum):
     REMOVED = "a job was removed"
     FORGOTTEN = "a call answered NOSCRIPT"
 
-    __repr__ = str.__repr__  # what happened is shown as the text it is
+    __repr__ = str.__repr__  # shown as its text
 
 
 OR = " or "
@@ -55,19 +54,19 @@ _CRASH = re.compile(r"a crash hit \S+ between .+ and .+")
 
 
 def crash_between(operation: str, before: str, after: str) -> str:
-    """The witness of a crash in an operation such as `pump.sweep`, between two of its calls (`start` before any)."""
+    """The witness of a crash in an operation such as `pump.sweep`, between two calls (`start`: before the first)."""
     return f"a crash hit {operation} between {before} and {after}"
 
 
 def met(need: str, happened: Collection[str]) -> bool:
-    """Whether a need is met: one witness, or several with ` or ` between them, any of which will do."""
+    """Whether a need is met: a witness, or several joined by ` or `, of which one is enough."""
     return any(way in happened for way in need.split(OR))
 
 
 def check(need: str) -> None:
-    """Raise `BadArgument` unless a need names witnesses that there are."""
+    """Raise `BadArgument` unless a need names known witnesses."""
     for way in need.split(OR):
         if way not in set(Witness) and not _CRASH.fullmatch(way):
             near = get_close_matches(way, list(Witness), n=1)
             meant = f"; did you mean {str(near[0])!r}?" if near else "; emqkit.sim.worlds.witness lists them"
-            raise BadArgument("witnesses", way, f"is no witness{meant}")
+            raise BadArgument("witnesses", way, f"is not a witness{meant}")

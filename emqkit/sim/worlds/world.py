@@ -1,4 +1,4 @@
-"""A world is what the explorer explores: flows, the actors around them, and a budget for each fault."""
+"""A world is what is explored: flows, the actors around them, and a budget for each fault."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = ["Link", "Owed", "Planned", "World", "planned"]
 
 @dataclass(frozen=True)
 class Planned:
-    """A flow of the world, every id given: what it is owed is checked, whoever lands it and when."""
+    """A flow of the world, with all ids given: its promises are checked, whoever lands it and when."""
 
     queue: str
     flow: Flow
 
 
 def planned(queue: str, *flows: Flow, minter: Minter | None = None) -> tuple[Planned, ...]:
-    """Flows of one queue with their missing ids minted, the same ones every time.
+    """Flows of one queue with their missing ids minted, always the same ones.
 
     Args:
         queue: where the parents run.
-        flows: in the order their ids are minted in.
-        minter: where the ids come from: one for all of a world whose flows are planned queue by queue.
+        flows: in the order in which their ids are minted.
+        minter: where the ids come from; use one for all flows of a world that is planned queue by queue.
     """
     minter = Minter.fixed() if minter is None else minter
     return tuple(Planned(queue, flow.with_ids(minter)) for flow in flows)
@@ -44,7 +44,7 @@ def planned(queue: str, *flows: Flow, minter: Minter | None = None) -> tuple[Pla
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One declared child: where it runs, whose it is, and what its death shall do."""
+    """A declared child: its queue, its parent, and its failure policy."""
 
     id: str
     queue: str
@@ -55,14 +55,14 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Owed:
-    """One declared parent, inner nodes included.
+    """A declared parent, inner nodes included.
 
     Attributes:
         id: the parent.
         queue: where it lives.
         links: its direct children, in spec order.
         flow: which of the world's flows, from 0.
-        one_step: whether its flow is one level in one queue, and so lands in one script.
+        one_step: whether its flow is one level in one queue, and so is landed by one script.
         root: whether it is the flow's root.
     """
 
@@ -76,16 +76,16 @@ class Owed:
 
 @dataclass(frozen=True)
 class World:
-    """Flows, actors and fault budgets: everything that is explored.
+    """Everything that is explored: flows, actors and fault budgets.
 
     Attributes:
-        name: how it is called.
-        actors: who acts; equal ones are interchangeable, and are numbered to tell them apart in a history.
-        flows: what the promises are about, ids given (see `planned`).
-        faults: how often each thing may go wrong.
-        landed: whether the flows are there from the start; if not, a `Producer` lands them.
-        setup: more that is there from the start: a function from the kit to programs, run in order before exploring.
-        about: names of the promises this world is there to try; None for all that concern it.
+        name: its name.
+        actors: who acts; equal ones are interchangeable, and are numbered in a history.
+        flows: what the promises are about, with ids (see `planned`).
+        faults: how often each fault may happen.
+        landed: whether the flows exist from the start; if not, a `Producer` lands them.
+        setup: what else exists from the start: makes programs from the kit, which run in order before exploring.
+        about: names of the promises this world tests; None for all that concern it.
         witnesses: what must really have happened somewhere for any promise to hold here; see `worlds.witness`.
         summary: one sentence for the catalogue.
     """
@@ -107,19 +107,19 @@ class World:
             if len(flows) > 1:
                 places = " and ".join(str(index + 1) for index in sorted(flows))
                 why = (
-                    f"stands in flows {places} of {self.name}, which would be taken for one: give it to one of them; "
-                    "`planned` mints the same ids each time, unless it is given a minter that goes on"
+                    f"is in flows {places} of {self.name}, which would be taken for one: give it to only one of them; "
+                    "`planned` mints the same ids each time, unless you pass it one minter for all"
                 )
                 raise BadArgument("id", id, why)
 
     def with_faults(self, **budgets: int | None) -> World:
-        """The same world with some budgets changed; None leaves one as it is."""
+        """The same world with some budgets changed; None leaves a budget unchanged."""
         given: dict[str, Any] = {name: budget for name, budget in budgets.items() if budget is not None}
         return replace(self, faults=replace(self.faults, **given))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """What each actor is called in a history: its title, with its own script set, numbered where equal."""
+        """The name of each actor in a history: its title, its own script set if any, and a number if not unique."""
         titles = [
             actor.title if actor.scripts is None else f"{actor.title} on {actor.scripts.name}" for actor in self.actors
         ]
@@ -159,16 +159,16 @@ class World:
 
     @cached_property
     def labels(self) -> Mapping[str, str]:
-        """What sentences call each id: its payload, numbered where several have the same."""
+        """The name of each id in sentences: its payload, numbered if not unique."""
         return Names.of(self.payloads).labels
 
     def label(self, id: str) -> str:
-        """What a sentence calls an id."""
+        """The name of an id in sentences."""
         return self.labels.get(id, id)
 
     @cached_property
     def flow_of(self) -> Mapping[str, frozenset[int]]:
-        """Which flows declare an id."""
+        """The flows that declare an id."""
         found: dict[str, set[int]] = {}
         for index, plan in enumerate(self.flows):
             for id in _ids(plan.flow):
@@ -176,16 +176,16 @@ class World:
         return {id: frozenset(indexes) for id, indexes in found.items()}
 
     def ids_of(self, index: int) -> frozenset[str]:
-        """Every id one of its flows declares."""
+        """Every id that one of its flows declares."""
         return frozenset(_ids(self.flows[index].flow))
 
     @property
     def lands_later(self) -> bool:
-        """Whether somebody lands flows while the world runs."""
+        """Whether an actor lands flows while the world runs."""
         return any(actor.role == "producer" for actor in self.actors)
 
     def signals(self, queue: str) -> bool:
-        """Whether a queue may have to signal parents: it has children of another queue, or inner nodes that may die."""
+        """Whether a queue may have to signal parents: it has cross-queue children, or inner nodes that may die."""
         crossing = any(link.queue == queue != link.parent_queue for link in self.links.values())
         return crossing or any(link.id in self.owed and link.queue == queue for link in self.links.values())
 
