@@ -20,7 +20,7 @@ def main() -> None:
         page = lab.open("01_same_queue_flow.ipynb", width=1120, height=1320)
         page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
         run_all(page)
-        landed = player(page)
+        landed = player(page, 1)
         landed.press_and_listen("End")
         while "parent_policy" in landed.press_and_listen("ArrowLeft"):
             pass  # from the round trip that adds the policies back into the script that landed the flow

@@ -73,5 +73,13 @@ def test_keys_pressed_in_the_player_do_not_edit_the_notebook(opened: Page, first
     assert opened.evaluate(count) == before
 
 
+def test_the_drawer_that_was_asked_for_is_open(opened: Page) -> None:
+    from lab import expect, player
+
+    root = player(opened, 2).root  # after the two side by side and the one with lines
+    expect(root.get_by_role("button", name="the host's line")).to_have_attribute("aria-expanded", "true")
+    expect(root.locator(".emqkit-panel-host")).to_contain_text("yield from self._land_at_once")
+
+
 def test_a_notebook_asks_nothing_of_the_outside(opened: Page, first: Player, lab: Lab) -> None:
     assert lab.outside == []

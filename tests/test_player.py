@@ -108,6 +108,12 @@ def test_what_is_no_trace_is_refused_with_what_makes_one(trace: Trace) -> None:
             StepPlayer(**wrong)  # type: ignore[arg-type]
 
 
+def test_a_drawer_can_be_open_at_first(trace: Trace) -> None:
+    assert StepPlayer(trace).drawer == "" and StepPlayer(trace, drawer="host").drawer == "host"
+    with pytest.raises(BadArgument, match="is not one of , rows, lua, host, keys, words"):
+        StepPlayer(trace, drawer="attic")  # type: ignore[arg-type]
+
+
 def test_play_and_pause_are_told_to_the_browser(trace: Trace) -> None:
     player = StepPlayer(trace)
     player.last()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -262,6 +263,40 @@ def test_an_executed_notebook_and_its_page_hold_no_answer(tmp_path: Path) -> Non
         text = (tmp_path / f"asked{suffix}").read_text("utf-8")
         assert "What else does it change" in text and "emqkit-predict" in text, "the question and its widget are there"
         assert "complete retires" not in text, "and what the step did is not"
+
+
+NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("0[01]_*.ipynb")), ids=lambda path: path.stem)
+def test_no_notebook_holds_the_answers_to_what_it_asks(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Predict] = []
+
+    class Kept(Predict):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            asked.append(self)
+
+    monkeypatch.setattr("emqkit.widgets.Predict", Kept)
+    monkeypatch.setenv("EMQKIT_SERVER", "fake://")
+    notebook = nbformat.read(path, as_version=4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    names: dict[str, Any] = {}
+    for _ in "ab":  # twice over: all cells again means the same
+        told = len(asked)
+        for cell in cells:
+            exec(compile(cell.source, path.stem, "exec"), names)
+        kept = asked[told:]
+        assert len(kept) >= 3
+    assert [repr(one) for one in asked[: len(kept)]] == [repr(one) for one in kept]
+    stored = json.dumps(notebook, ensure_ascii=False)
+    for one in kept:
+        assert json.dumps(one.question, ensure_ascii=False)[1:-1] in stored
+        assert json.dumps(one._why, ensure_ascii=False)[1:-1] not in stored, one.question
+    for call in (node for cell in cells for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Call)):
+        for word in call.keywords:
+            assert word.arg != "answer" or not isinstance(word.value, ast.Constant), "an answer is found by running"
 
 
 NAME = "predict.ipynb"

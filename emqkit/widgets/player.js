@@ -1,6 +1,6 @@
 // The player in the browser: it is handed whole films and steps through them here, so no click waits for the kernel.
 //
-// model: payload {films, labels, pairs}, index, shows, playing, twin_key. A film is emqkit/viz/film.py packed: each text
+// model: payload {films, labels, pairs}, index, shows, drawer, playing, twin_key. A film is emqkit/viz/film.py packed: each text
 // once, frames that hold what changed. The board is built here, from the frames up to the one shown.
 // Nothing on the page is found by an id: several players, and several views of one, live side by side.
 
@@ -769,7 +769,7 @@ class View {
     this.model = model;
     this.deck = deckOf(model);
     this.loud = `650 16px ${family()}`;
-    this.drawer = "";
+    this.drawer = model.get("drawer") || "";
     this.followed = -1;
     this.build(el);
     this.deck.views.add(this);

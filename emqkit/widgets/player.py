@@ -19,6 +19,7 @@ from typing import Any, Literal
 import anywidget
 import traitlets
 
+from emqkit.arguments import one_of
 from emqkit.errors import BadArgument
 from emqkit.trace import Trace
 from emqkit.viz.film import CHANGES, LINES, TRIPS, Film, Frame, differing, in_step
@@ -26,6 +27,8 @@ from emqkit.viz.theme import theme_css
 from emqkit.viz.twin import twin
 
 __all__ = ["Sentence", "StepPlayer"]
+
+Drawer = Literal["", "rows", "lua", "host", "keys", "words"]
 
 HERE = Path(__file__).parent
 
@@ -55,6 +58,7 @@ class StepPlayer(anywidget.AnyWidget):
         shows: `changes`, `trips` (every call) or `lines`; changes, and with `lines` the lines, if left out.
         beside: another trace, shown in step with the first: what differs, under one transport.
         labels: what the two are called.
+        drawer: which drawer is open at first: `rows`, `lua`, `host`, `keys` or `words`; none, if left out.
 
     Attributes:
         index: which frame is shown, among all there are, whatever `shows` says.
@@ -62,7 +66,7 @@ class StepPlayer(anywidget.AnyWidget):
         playing: whether the browser steps on by itself.
 
     Raises:
-        BadArgument: `trace` is none, there is no such frame, or `shows` is none of the three.
+        BadArgument: `trace` is none, there is no such frame or drawer, or `shows` is none of the three.
     """
 
     _esm = HERE / "player.js"
@@ -72,6 +76,7 @@ class StepPlayer(anywidget.AnyWidget):
     index = traitlets.Int(0).tag(sync=True)
     shows = traitlets.Unicode("changes").tag(sync=True)
     playing = traitlets.Bool(False).tag(sync=True)
+    drawer = traitlets.Unicode("").tag(sync=True)
 
     def __init__(
         self,
@@ -82,11 +87,13 @@ class StepPlayer(anywidget.AnyWidget):
         shows: Literal["changes", "trips", "lines"] | None = None,
         beside: Trace | None = None,
         labels: tuple[str, str] = ("first", "second"),
+        drawer: Drawer = "",
     ) -> None:
+        one_of("drawer", drawer, ("", "rows", "lua", "host", "keys", "words"))
         self._lines = lines
         self._labels = labels if beside is not None else ()
         self._take(trace, beside)
-        super().__init__(payload=self._payload, twin_key=self._key)
+        super().__init__(payload=self._payload, twin_key=self._key, drawer=drawer)
         self.shows = shows or ("lines" if lines else "changes")
         self.index = index
 

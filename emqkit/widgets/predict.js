@@ -29,7 +29,8 @@ function render({ model, el }) {
 
   const field = make("fieldset");
   const group = `emqkit-predict-${(groups += 1)}-${Math.random().toString(36).slice(2)}`;
-  field.append(make("legend", "", model.get("question")));
+  const list = make("div", "emqkit-answers");
+  field.append(make("legend", "", model.get("question")), list);
   const choices = model.get("choices").map((text, at) => {
     const label = make("label", "emqkit-answer");
     const radio = make("input");
@@ -38,7 +39,7 @@ function render({ model, el }) {
     radio.value = String(at + 1);
     const said = make("span", "emqkit-verdict");
     label.append(radio, make("span", "", text), said);
-    field.append(label);
+    list.append(label);
     return { label, radio, said };
   });
   const commit = make("button", "emqkit-commit", "Commit to it");

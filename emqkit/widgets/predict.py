@@ -29,7 +29,7 @@ from emqkit.servers import open_server
 from emqkit.snapshot import Snapshot, capture, diff, restore
 from emqkit.trace import Step, Trace
 from emqkit.viz.theme import theme_css
-from emqkit.widgets.player import HERE, Sentence, StepPlayer
+from emqkit.widgets.player import HERE, Drawer, Sentence, StepPlayer
 from emqkit.wire import ErrorReply, Reply
 from emqkit.words.calls import reply_words, step_sentence
 from emqkit.words.changes import changes_in_words
@@ -82,7 +82,7 @@ class Predict(widgets.VBox):  # type: ignore[misc]
         choices: answers of your own instead.
         answer: with `choices`, the one that is right, as it was found by running it; it joins them if it is none yet.
         through: whether the question is about the end of the trace, so that all of the rest is played.
-        lines: as for `StepPlayer`.
+        lines, drawer: as for `StepPlayer`.
 
     Attributes:
         chosen: the number of the answer that was committed to, from 1; None before.
@@ -103,6 +103,7 @@ class Predict(widgets.VBox):  # type: ignore[misc]
         answer: object = None,
         through: bool = False,
         lines: bool | Collection[str] = False,
+        drawer: Drawer = "",
     ) -> None:
         if not isinstance(trace, Trace):
             raise BadArgument("trace", trace, f"is {type(trace).__name__}, not a trace: run the cell that records one")
@@ -126,7 +127,7 @@ class Predict(widgets.VBox):  # type: ignore[misc]
             question = question or _question(trace, step, names, sure)
         self._answers, self._texts, self._right = answers, texts, answers.index(right)
         self._why = step_sentence(trace.steps[-1] if through else step, trace.scripts, names)
-        self.player = StepPlayer(_until(trace, self._place), lines=lines, shows="changes")
+        self.player = StepPlayer(_until(trace, self._place), lines=lines, drawer=drawer)
         self.player.last()
         self._ask = _Question(question=question or _question(trace, step, names, ()), choices=texts)
         self._ask.on_msg(self._heard)
