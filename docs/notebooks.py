@@ -1,7 +1,8 @@
 """Run the notebooks afresh and store what they show: python docs/notebooks.py [NAME …]
 
 For after a change of a sentence, a picture or a notebook's text. What is stored names no machine and no moment: the
-tests run each notebook again, on every server, and compare.
+tests run each notebook again, on every server, and compare. Exercises and solutions store nothing that they show, so as
+to give no answer away: `emqkit classroom build` makes the one of the other.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
+KEPT = ("tags", "nbgrader")
+"""What a cell's metadata may hold."""
+CLASSROOM = ("exercises", "solutions")
+"""The folders whose notebooks store nothing that they show."""
 
 
 def refresh(path: Path) -> None:
@@ -26,7 +31,7 @@ def refresh(path: Path) -> None:
     notebook.metadata = nbformat.from_dict(METADATA)
     for number, cell in enumerate(notebook.cells):
         cell.id = f"{path.stem[:2]}-{number:02d}"
-        cell.metadata = nbformat.from_dict({"tags": cell.metadata.tags} if "tags" in cell.metadata else {})
+        cell.metadata = nbformat.from_dict({name: cell.metadata[name] for name in KEPT if name in cell.metadata})
         if cell.cell_type == "code":
             cell.outputs = _joined(cell.outputs)
     nbformat.write(notebook, path)
@@ -47,7 +52,7 @@ def _joined(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]
 def main(names: list[str]) -> None:
     """Refresh the named notebooks, or all."""
     for path in sorted(NOTEBOOKS.rglob("[!.]*.ipynb")):
-        if not names or path.stem in names:
+        if path.parent.name not in CLASSROOM and (not names or path.stem in names):
             refresh(path)
             print(f"{path.name}: {path.stat().st_size // 1000} kB")
 

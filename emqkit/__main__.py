@@ -59,6 +59,17 @@ def _name_a_set(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("set", nargs="?", metavar="SET", help="zoo/<mistake>, or a folder of your own Lua")
 
 
+def _classroom(function: str) -> Callable[[Any], Any]:
+    """Return a function of the classroom's command line that is imported only when called."""
+
+    def call(given: Any) -> Any:
+        from emqkit.classroom import cli
+
+        return getattr(cli, function)(given)
+
+    return call
+
+
 def _explorer(function: str) -> Callable[[Any], Any]:
     """Return a function of the explorer's command line that is imported only when called."""
 
@@ -81,6 +92,9 @@ COMMANDS = {
     ),
     "replay": Command(
         "replay the steps of a saved history", _explorer("run_replay"), _explorer("declare_replay"), failed=2
+    ),
+    "classroom": Command(
+        "make exercises to hand out, and mark what comes back", _classroom("run"), _classroom("declare"), failed=2
     ),
 }
 

@@ -78,6 +78,19 @@ class Sandbox(EmbeddedServer):
         """Another sandbox, empty, with the same scripts; the caller closes it."""
         return open_sandbox(self.scripts, deadline_s=self.deadline_s)
 
+    def take(self, scripts: ScriptSet) -> None:
+        """Run this script set from now on; its foreign scripts are compiled at once.
+
+        Raises `ScriptBroken` if one does not compile; says where.
+        """
+        theirs = foreign(scripts)
+        loads = [(b"SCRIPT", b"LOAD", script.source.encode("utf-8", "surrogateescape")) for script in theirs]
+        for script, reply in zip(theirs, self.exchange(loads, "SCRIPT LOAD") if loads else [], strict=True):
+            if isinstance(reply, ErrorReply):
+                found = _COMPILING.search(reply.text)
+                raise ScriptBroken(script.path, int(found[1]) if found else 0, found[2] if found else reply.text)
+        self.scripts = scripts
+
     def exchange(self, commands: Sequence[tuple[bytes, ...]], what: str) -> list[Reply]:
         """As for every server.
 
@@ -178,11 +191,7 @@ def open_sandbox(scripts: ScriptSet, *, deadline_s: float = DEADLINE_S) -> Sandb
         raise ForeignLua([script.name for script in theirs] or ["the script"], missing.why) from missing
     sandbox = Sandbox(process, scripts, deadline_s=deadline_s)
     try:
-        loads = [(b"SCRIPT", b"LOAD", script.source.encode("utf-8", "surrogateescape")) for script in theirs]
-        for script, reply in zip(theirs, sandbox.exchange(loads, "SCRIPT LOAD") if loads else [], strict=True):
-            if isinstance(reply, ErrorReply):
-                found = _COMPILING.search(reply.text)
-                raise ScriptBroken(script.path, int(found[1]) if found else 0, found[2] if found else reply.text)
+        sandbox.take(scripts)
     except BaseException:
         sandbox.close()
         raise

@@ -113,6 +113,7 @@ class Explorer:
         *,
         max_states: int | None = None,
         max_depth: int | None = None,
+        max_calls: int | None = None,
         until: str | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> None:
@@ -121,7 +122,7 @@ class Explorer:
         self._until = next((n for n, promise in enumerate(self.promises) if promise.name == until), None)
         try:
             self._begin()
-            self._expand(max_states, max_depth, progress, began)
+            self._expand(max_states, max_depth, max_calls, progress, began)
         except KeyboardInterrupt:
             self.stopped = "interrupted"
         except TooMany as full:
@@ -154,6 +155,7 @@ class Explorer:
         self,
         max_states: int | None,
         max_depth: int | None,
+        max_calls: int | None,
         progress: Callable[[Progress], None] | None,
         began: float,
     ) -> None:
@@ -175,7 +177,7 @@ class Explorer:
             if at == self._level_ends:
                 self._level_ends = len(states)
                 self.depth += 1
-            if self._stops(max_states, max_depth):
+            if self._stops(max_states, max_depth, max_calls):
                 return
             if not at & 1023 and progress is not None and time.monotonic() - tick > 1:
                 tick = time.monotonic()
@@ -229,13 +231,15 @@ class Explorer:
         ways = [(fault, budget if fault is None else spend(budget, fault), met) for fault, met in known.items()]
         return [way for way in ways if way[1] >= 0]
 
-    def _stops(self, max_states: int | None, max_depth: int | None) -> str:
+    def _stops(self, max_states: int | None, max_depth: int | None, max_calls: int | None) -> str:
         if max_depth is not None and self.depth >= max_depth:
             self.stopped = f"at depth {max_depth}"
         elif self._until in self._broken:
             self.stopped = f"as {self.promises[self._until].name} is broken"
         elif max_states is not None and len(self.graph) > max_states:
             self.stopped = f"after {len(self.graph):,} states"
+        elif max_calls is not None and self.bench.calls > max_calls:
+            self.stopped = f"after {self.bench.calls:,} real calls"
         return self.stopped
 
     # --- ends -------------------------------------------------------------------------------------------------------

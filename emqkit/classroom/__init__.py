@@ -1,0 +1,50 @@
+"""Exercises that are judged by running what a learner wrote, with the real explorer over the real scripts.
+
+    from emqkit.classroom import check
+
+    answer = check("counter", prediction)
+    answer, answer.hint()
+
+Read `checks` for how judging works, `exercises` for what is asked; `build` makes the notebooks that are handed out, and
+`grade` marks those that come back.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Any
+
+from emqkit.classroom.bounds import Room
+from emqkit.classroom.checks import judged
+from emqkit.classroom.exercises import EXERCISES
+from emqkit.classroom.exercises.pump import WORLDS
+from emqkit.classroom.hints import Answer
+from emqkit.classroom.walk import Walk
+from emqkit.errors import BadArgument
+
+__all__ = ["EXERCISES", "Answer", "Walk", "check", "walk"]
+
+_ROOM = Room()
+
+
+def check(name: str, *handed: Any) -> Answer:
+    """Judge what is handed in for an exercise. A check that is not met is an answer, too.
+
+    Args:
+        name: the exercise's.
+        handed: what it asks for; dots (`...`) are nothing yet.
+
+    Raises:
+        BadArgument: there is no such exercise.
+    """
+    if name not in EXERCISES:
+        near = get_close_matches(name, EXERCISES, n=1)
+        raise BadArgument("exercise", name, f"is none; did you mean {near[0]}?" if near else "is none")
+    return judged(EXERCISES[name], handed, _ROOM)
+
+
+def walk(name: str) -> Walk:
+    """The world of an exercise, to be walked by hand. Raises `BadArgument` where it has none."""
+    if name not in WORLDS:
+        raise BadArgument("exercise", name, f"has no world to walk in; {', '.join(WORLDS)} have")
+    return Walk(*WORLDS[name])
