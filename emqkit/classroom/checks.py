@@ -18,13 +18,14 @@ from typing import Any, Literal
 
 from emqkit.classroom.bounds import MOST_CALLS, MOST_STATES, SECONDS, Room, TimeUp, shipped_set, within
 from emqkit.classroom.handed import NotThat, Raised, operation_of, promise_of, script_of
-from emqkit.classroom.hints import Answer, Classic, Finding, lua_error, of_history
+from emqkit.classroom.hints import Answer, Classic, Finding, lua_error, lua_line, of_history
 from emqkit.classroom.plain import lua_in_words, python_in_words
 from emqkit.errors import EmqError, ForeignLua, ScriptBroken, ScriptStopped
 from emqkit.scripts import ScriptSet
 from emqkit.sim.history import History, wrong_with
 from emqkit.sim.promises import PROMISES, Promise
 from emqkit.sim.report import Result
+from emqkit.sim.search.bench import Unrunnable
 from emqkit.sim.search.explore import Explorer
 from emqkit.sim.search.judge import Violation
 from emqkit.sim.search.model import ActorFailed
@@ -298,8 +299,9 @@ def judge_lua(script: str, world: World, *names: str, base: str = "published") -
         scripts = script_of(handed, script, shipped_set(base))
         try:
             result = trial.explore(world, scripts, among)
-        except ScriptBroken as broken:
-            says = lua_in_words(script, broken.line, broken.why, scripts[script].source)
+        except (ScriptBroken, Unrunnable) as broken:
+            line, why = lua_line(broken.why)
+            says = lua_in_words(script, broken.line or line, why, scripts[script].source)
             return Finding(False, says, mistake="broken Lua")
         finding = of_result(result, among)
         if finding.history is not None and (error := lua_error(finding.history, script)) is not None:

@@ -23,7 +23,7 @@ from emqkit.words.changes import changes_in_words
 if TYPE_CHECKING:
     from emqkit.widgets.player import Sentence, StepPlayer
 
-__all__ = ["Answer", "Classic", "Finding", "lua_error", "of_history"]
+__all__ = ["Answer", "Classic", "Finding", "lua_error", "lua_line", "of_history"]
 
 
 @dataclass(frozen=True)
@@ -148,6 +148,11 @@ def lua_error(history: History, script: str) -> tuple[int, str] | None:
     for move in history.moves:
         for call, reply in move.calls:
             if call.verb == script and isinstance(reply, ErrorReply) and not reply.code.startswith("EMQ"):
-                line, said = _LUA_LINE.search(reply.text), _LUA_SAYS.search(str(reply))
-                return int(line[1]) if line else 0, said[1] if said else str(reply)
+                return lua_line(str(reply))
     return None
+
+
+def lua_line(text: str) -> tuple[int, str]:
+    """An error reply of a script: the line it names, 0 if none, and what Lua says."""
+    line, said = _LUA_LINE.search(text), _LUA_SAYS.search(text)
+    return int(line[1]) if line else 0, said[1] if said else text

@@ -89,6 +89,7 @@ class Unrunnable(EmqError):
 
     def __init__(self, path: str, line: int, why: str) -> None:
         super().__init__(f"{path}, line {line}: {why}. No server like this one can run that, whatever its keys hold.")
+        self.path, self.line, self.why = path, line, why
 
 
 class StrayWrite(EmqError):
