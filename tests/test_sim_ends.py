@@ -266,5 +266,5 @@ def test_nothing_is_said_of_who_is_missing_before_all_is_seen(fake: Server) -> N
     world = World("large", (Producer("orders", (TWO[0].flow,)), Worker("orders"), Reaper("orders")), TWO, landed=False)
     assert told(explore(world, server=fake, max_states=3)) == (
         "unknown",
-        "No violation up to depth 1; the world goes deeper.",
+        "No violation up to depth 1; deeper states were not explored.",
     )

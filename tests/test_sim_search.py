@@ -48,7 +48,7 @@ def test_equal_contents_have_one_number_and_a_number_is_given_only_while_it_fits
     numbers: Interner[str] = Interner("names", 1)
     assert [numbers.number(name) for name in ("a", "b", "a")] == [0, 1, 0]
     assert list(numbers) == ["a", "b"] and numbers.find("b") == 1 and numbers.find("c") is None
-    with pytest.raises(TooMany, match="more than 2 names, as many as can be told apart"):
+    with pytest.raises(TooMany, match="more than 2 names, the most that can be distinguished"):
         numbers.number("c")
     assert numbers.number("b") == 1 and len(numbers) == 2
 
@@ -120,7 +120,7 @@ def test_a_world_fits_exactly_and_with_one_bit_less_nothing_is_said_to_hold(fake
     }
     for name, bits in needed.items():
         _, less = explored(CRASHING, fake, Widths(**{name: bits - 1}))
-        assert less.stopped == f"at {1 << bits - 1:,} {says[name]}, as many as can be told apart"
+        assert less.stopped == f"at {1 << bits - 1:,} {says[name]}, the most that can be distinguished"
         assert not less.complete and less.states <= whole.states
         assert {verdict.word for verdict in less.verdicts.values()} == {"unknown"} and less.exit_status == 2
         assert f"  stopped {less.stopped}: what follows is what was known by then" in less.text.splitlines()

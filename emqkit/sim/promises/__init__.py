@@ -1,7 +1,7 @@
-"""What a flow is owed, P1 to P16: each promise is checked on its own, wherever it can be seen to break.
+"""What a flow is owed, P1 to P16: each promise is checked on its own, wherever a breach can be seen.
 
-A promise is a tuple of named clauses (`clauses`), which stand in `landing`, `parents` and `jobs`. What a move did is
-read in `events`, what is remembered of the past in `facts`; `witnesses` says what was really tried.
+A promise is a tuple of named clauses (`clauses`), which are in `landing`, `parents` and `jobs`. `events` reads what a
+transition did, `facts` remembers the past, and `witnesses` says what was really tried.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ PROMISES: tuple[Promise, ...] = (
     OPERATORS,
     LEFTOVERS,
 )
-"""Every promise, in order of their names."""
+"""All promises, in order of their names."""
 
 
 def names() -> tuple[str, ...]:

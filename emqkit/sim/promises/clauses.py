@@ -1,12 +1,12 @@
-"""A promise is a tuple of clauses, and each clause one small function that yields a sentence for each way it is broken.
+"""A promise is a tuple of clauses; each clause is a small function that yields a sentence for each breach.
 
 A clause looks at one of four things:
 
-* a part: what one queue holds, once for each content it ever has;
-* a state: the whole keyspace with what is remembered of the past;
-* a move: one call with its reply, the keyspace before and after, and what was remembered before;
-* an end: where the world may settle once faults stop (`search.ends`). What it says there in every state is broken, if
-  what the clause presupposes is met in some state.
+* a part: the contents of one queue, once for each distinct contents;
+* a state: the whole keyspace with the facts remembered of the past;
+* a move: one transition (a call with its reply), the keyspace before and after, and the facts before it;
+* an end: where the world may settle once faults stop (`search.ends`). A sentence said in every state of an end is a
+breach, if the clause's preconditions are met in some state.
 
     @of_move("a claim of a parent", Witness.PARENT_CLAIMED, on="claims", required=True)
     def claimed_whole(world: World, move: Move, facts: Facts) -> Iterator[str]: ...
@@ -36,17 +36,17 @@ OfPart = Callable[[World, Part], Iterator[str]]
 OfState = Callable[[World, Keyspace, Facts], Iterator[str]]
 OfMove = Callable[[World, Move, Facts], Iterator[str]]
 Concerns = Callable[[World], str | None]
-"""None when a world can try something; else why not."""
+"""None if a world can try something; else why not."""
 
 
 Lacks = Mapping[str, tuple[str, ...]]
-"""What queues lack of what ends presuppose: the roles that nobody plays, as far as anybody's moves show."""
+"""The roles that each queue lacks at the ends, as far as transitions show."""
 
 Ends = Callable[[World, Lacks], str | None]
-"""None when ends can be judged in a world of which so much is known; else why not."""
+"""None if ends can be judged in a world with these missing roles; else why not."""
 
 Unmet = Callable[[World, Keyspace], frozenset[str]]
-"""What of a clause's presuppositions is not met in a state."""
+"""The preconditions of a clause that a state does not meet."""
 
 
 def always(world: World) -> None:
@@ -54,33 +54,33 @@ def always(world: World) -> None:
 
 
 def anyway(world: World, lacks: Lacks) -> None:
-    """Its ends can be judged whatever is lacking."""
+    """Its ends can be judged whatever role is missing."""
 
 
 def nothing(world: World, keyspace: Keyspace) -> frozenset[str]:
-    """It presupposes nothing of a state."""
+    """It has no precondition."""
     return frozenset()
 
 
 def with_flows(world: World) -> str | None:
-    """A world with flows can try it."""
+    """Every world with flows can try it."""
     return None if world.owed else "no flow is declared in this world"
 
 
 @dataclass(frozen=True)
 class Clause:
-    """One thing that a promise says.
+    """One part of a promise.
 
     Attributes:
-        name: what it is about, in a few words; no two clauses of a promise share one.
+        name: what it is about, in a few words; unique within a promise.
         witness: what must really have happened for it to have been tried.
         looks_at: which of the four things.
-        check: from the world and that thing to the sentences that say how it is broken.
-        concerns: None when a world can try it; else why not.
-        required: whether the promise is not said to hold where this clause could have been tried and was not.
-        on: of a clause about moves, which of their `Events` it looks at; it is not asked of a move that has none.
-        ends: of a clause about ends, None when ends can be judged in a world; else why not.
-        unmet: of a clause about ends, what it presupposes and a state does not meet: needed in some state of an end.
+        check: takes the world and that thing, yields a sentence for each breach.
+        concerns: None if a world can try it; else why not.
+        required: whether the promise cannot hold if this clause could have been tried but was not.
+        on: for a clause about moves, which of their `Events` it looks at; moves without any are skipped.
+        ends: for a clause about ends, None if ends can be judged in a world; else why not.
+        unmet: for a clause about ends, the preconditions a state does not meet; each must be met somewhere in an end.
     """
 
     name: str
@@ -97,21 +97,21 @@ class Clause:
 def of_part(
     name: str, witness: Witness, *, concerns: Concerns = with_flows, required: bool = False
 ) -> Callable[[OfPart], Clause]:
-    """Make a clause of a function of the world and one queue's contents; the arguments are those of `Clause`."""
+    """Make a clause from a function of the world and one queue's contents; the arguments are those of `Clause`."""
     return lambda check: Clause(name, witness, "part", check, concerns, required)
 
 
 def of_state(
     name: str, witness: Witness, *, concerns: Concerns = with_flows, required: bool = False
 ) -> Callable[[OfState], Clause]:
-    """Make a clause of a function of the world, its keyspace and what is remembered."""
+    """Make a clause from a function of the world, its keyspace and the facts."""
     return lambda check: Clause(name, witness, "state", check, concerns, required)
 
 
 def of_move(
     name: str, witness: Witness, *, on: On, concerns: Concerns = with_flows, required: bool = False
 ) -> Callable[[OfMove], Clause]:
-    """Make a clause of a function of the world, a move, and what was remembered before it."""
+    """Make a clause from a function of the world, a move, and the facts before it."""
     return lambda check: Clause(name, witness, "move", check, concerns, required, on=on)
 
 
@@ -124,9 +124,9 @@ def of_end(
     unmet: Unmet = nothing,
     required: bool = False,
 ) -> Callable[[OfState], Clause]:
-    """Make a clause of a function of the world, a keyspace in which it may settle, and what is remembered.
+    """Make a clause from a function of the world, a keyspace in which it may settle, and the facts.
 
-    Each sentence is one thing owed: it is broken where the same one is said in every state of an end.
+    Each sentence is one thing owed; if it is said in every state of an end, it is a breach.
     """
     return lambda check: Clause(name, witness, "end", check, concerns, required, ends=ends, unmet=unmet)
 
@@ -137,13 +137,13 @@ class Promise:
 
     Attributes:
         name: `P1` to `P16`.
-        title: its two words.
+        title: a few words.
         says: the promise in one sentence.
-        clauses: what that comes to, one by one.
+        clauses: its clauses.
         unconcerned: why no clause can be tried in a world, if one sentence says it for all of them.
-        one_is_enough: whether any one of the required clauses will do for it to have been tried.
-        unstated: what it asks a script set to state and no set does, as a sentence with the set's name in it. Then a
-            verdict that is not `broken` is `unknown` and takes no part in the whole one: no world could settle it.
+        one_is_enough: whether one of the required clauses is enough for it to have been tried.
+        unstated: what it requires a script set to state and no set does, as a sentence with the set's name. A verdict
+        that is not `broken` is then `unknown` and does not count in the overall verdict: no world could settle it.
     """
 
     name: str
@@ -160,21 +160,21 @@ class Promise:
         return {what: tuple(clause for clause in self.clauses if clause.looks_at == what) for what in whats}
 
     def looks_at(self, what: What) -> bool:
-        """Whether it has something to say of one of the four things."""
+        """Whether it has a clause about one of the four things."""
         return bool(self._of[what])
 
     def part(self, world: World, part: Part) -> Iterator[str]:
-        """How one queue's contents break it."""
+        """Its breaches in one queue's contents."""
         for clause in self._of["part"]:
             yield from clause.check(world, part)
 
     def state(self, world: World, keyspace: Keyspace, facts: Facts) -> Iterator[str]:
-        """How a state breaks it."""
+        """Its breaches in a state."""
         for clause in self._of["state"]:
             yield from clause.check(world, keyspace, facts)
 
     def move(self, world: World, move: Move, facts: Facts) -> Iterator[str]:
-        """How a move breaks it; `facts` are those of before."""
+        """Its breaches in a move; `facts` are those before it."""
         for clause in self._of["move"]:
             if getattr(move.did, clause.on):
                 yield from clause.check(world, move, facts)
@@ -185,27 +185,27 @@ class Promise:
         return self._of["end"]
 
     def concerns(self, world: World) -> str | None:
-        """None when this world can try some clause of it; else why not."""
+        """None if this world can try one of its clauses; else why not."""
         reasons = [clause.concerns(world) for clause in self.clauses]
         return None if None in reasons else self.unconcerned or reasons[0]
 
     def ends(self, world: World, lacks: Lacks) -> str | None:
-        """None when ends can be judged in this world, of which so much is lacking; else why not."""
+        """None if ends can be judged in this world with these missing roles; else why not."""
         return next((why for clause in self.at_ends if (why := clause.ends(world, lacks)) is not None), None)
 
     def needed(self, world: World) -> tuple[str, ...]:
-        """The witnesses it needs in this world before it is said to hold; ` or ` where one of several will do."""
+        """The witnesses it needs in this world to hold; alternatives are joined by ` or `."""
         required = [clause for clause in self.clauses if clause.required]
         if self.one_is_enough:
             return (OR.join(dict.fromkeys(clause.witness for clause in required)),)
         return tuple(dict.fromkeys(clause.witness for clause in required if clause.concerns(world) is None))
 
     def untried(self, world: World) -> tuple[str, ...]:
-        """The required clauses that nothing in this world can try: `holds` is not said of them."""
+        """The required clauses that this world cannot try: `holds` does not cover them."""
         if self.one_is_enough:
             return ()
         return tuple(c.name for c in self.clauses if c.required and c.concerns(world) is not None)
 
     def lacks(self, world: World, scripts: ScriptSet) -> str | None:
-        """None when the script set states what the promise asks for; else what is not stated."""
+        """None if the script set states what the promise requires; else what is not stated."""
         return self.unstated.format(scripts=scripts.name) or None

@@ -1,8 +1,7 @@
-"""What one move did: claims, settles, deliveries, landings, extensions.
+"""What one transition did: claims, settles, deliveries, landings, extensions.
 
-Read from its calls by the names their scripts' headers give, wherever these stand, and from the keyspace before and
-after. A script is known by its file's name; one whose header lacks a name that is needed here cannot be judged, and
-`NotInCall` says which.
+Read from its calls by the names in their scripts' headers, and from the keyspace before and after. A script is
+recognised by its file name; if its header lacks a name needed here it cannot be judged, and `NotInCall` says which.
 """
 
 from __future__ import annotations
@@ -45,20 +44,20 @@ LANDS = {
     "hold_parent": "parent_id",
     "enqueue_flow_child": "child_id",
 }
-"""The scripts that land a job, and what their headers call its id; `enqueue_flow` lands each `child_id` as well."""
+"""The scripts that land a job, and the name of its id in their headers; `enqueue_flow` also lands each `child_id`."""
 
 SETTLING = frozenset({"complete", "retry"})
 COUNTING = frozenset({"reap", "promote"})
-"""What answers how many it moved: its 0 says that there was nothing to do, not that it refused."""
+"""The scripts that answer how many jobs they moved: 0 means that there was nothing to do, not a refusal."""
 
 ANSWERS: Mapping[Reply, str] = {1: "done", b"scheduled": "scheduled", b"dead": "dead"}
-"""What the replies of a settle that was no refusal mean."""
+"""What the replies of a successful settle mean."""
 
 RECORDS = ("processed", "unsuccessful", "failed")
-"""Where a parent's outcomes are recorded."""
+"""Where outcomes are recorded at a parent."""
 
 UNSENT = (BadArgument, BadFlow, IllFormedId, IllFormedQueue, NotThisYet, ScriptArity, ScriptMissing)
-"""The errors that say that nothing was sent."""
+"""The errors that mean that nothing was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class Answer:
         verb: the script's name.
         queue: whose keys it takes.
         args: its arguments, by name.
-        reply: what it was answered.
+        reply: its reply.
     """
 
     verb: str
@@ -79,7 +78,7 @@ class Answer:
 
     @property
     def refused(self) -> bool:
-        """Whether it says that it did nothing: an EMQ error, 0 or −1, where that is not a count."""
+        """Whether it says that it did nothing: an EMQ error, 0 or −1, unless that is a count."""
         if isinstance(self.reply, ErrorReply):
             return self.reply.code.startswith("EMQ")
         return self.reply in (0, -1) and self.verb not in COUNTING
@@ -107,7 +106,7 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A signal was brought to its parent, and this was the reply: 1 where all is well."""
+    """A signal was delivered to its parent, with this reply: 1 if all is well."""
 
     verb: str
     queue: str
@@ -126,7 +125,7 @@ class Extension:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row that a move names, whether or not it wrote it."""
+    """A row that a move names, whether or not it was written."""
 
     queue: str
     id: str
@@ -140,13 +139,13 @@ class Events:
         answers: its script calls.
         claims: what its claims handed out.
         settles: the claims it settled.
-        deliveries: the signals it brought to their parents.
+        deliveries: the signals it delivered to their parents.
         reported: the children it settled, or whose signal it delivered.
         extensions: the leases it extended.
-        landed: the rows it names where it lands something.
-        lands: whether it is part of landing something: a landing script, or a command of an operation that adds.
-        fatal: the parents that it applies a death to which fails them (policy `fp`).
-        changed: whether any key is not as it was, metrics among them.
+        landed: the rows it names if it lands something.
+        lands: whether it is part of a landing: a landing script, or a command of an operation that adds.
+        fatal: the parents to which it applies a death that fails them (policy `fp`).
+        changed: whether any key changed, including metrics.
         ended: the programs that ended with it, and how.
     """
 
@@ -163,21 +162,21 @@ class Events:
     ended: tuple[tuple[Program[Any], Done[Any]], ...] = ()
 
     def done_to(self, verb: str) -> Iterator[Row]:
-        """What an operator's script (`reprocess`, `remove_job`) really did something to."""
+        """The rows that an operator's script (`reprocess`, `remove_job`) really changed."""
         return (Row(one.queue, one.args.text("id")) for one in self.answers if one.verb == verb and one.reply == 1)
 
 
 @dataclass(frozen=True)
 class Move:
-    """One move as promises see it.
+    """One transition as promises see it.
 
     Attributes:
         kind: `call`, or `lapse`, `due`, `poison`, `re-delivery`, `script flush`.
         program: the operation the call belongs to, or None.
-        calls: the calls, with their replies: one, unless they stood in MULTI.
-        before, after: the keyspace around it.
-        scripts: the set its calls were made with.
-        metrics: whether a metric moved.
+        calls: the calls, with their replies: one, unless they were in MULTI.
+        before, after: the keyspace before and after it.
+        scripts: the set its calls ran with.
+        metrics: whether a metric changed.
         began_paused: whether its operation began while its queue was paused.
         ended: the programs that ended with it, and how.
     """
@@ -194,7 +193,7 @@ class Move:
 
     @property
     def name(self) -> str:
-        """What a sentence calls it: its call, where it is one, else its kind."""
+        """Its name in sentences: its call if it has one, else its kind."""
         return self.calls[0][0].verb if len(self.calls) == 1 else self.kind
 
     @cached_property
@@ -216,7 +215,7 @@ class Move:
 
 @lru_cache(maxsize=1 << 14)
 def _queue(named: tuple[bytes, ...]) -> str:
-    """Whose keys a call takes. They all share a slot, so any of them says it."""
+    """The queue of a call's keys. They all share a slot, so any of them tells."""
     return next((key.queue for key in map(keys.parse, named) if key is not None), "")
 
 
@@ -295,14 +294,14 @@ _READ: Mapping[str, tuple[Callable[[Events, Answer], None], ...]] = {
     "extend_lock": (_extension,),
     "extend_locks": (_extensions,),
 }
-"""How each script's calls are read."""
+"""The reader for each script's calls."""
 
 
 # --- parents ----------------------------------------------------------------------------------------------------------
 
 
 def changed_parents(world: World, move: Move) -> Iterator[tuple[Owed, Part, Part]]:
-    """The declared parents whose queue a move changed, with that queue before and after."""
+    """The declared parents in queues that a move changed, with their queue before and after."""
     for owed in world.owed.values():
         before, after = move.before[owed.queue], move.after[owed.queue]
         if before is not after:
@@ -310,7 +309,7 @@ def changed_parents(world: World, move: Move) -> Iterator[tuple[Owed, Part, Part
 
 
 def placed(part: Part, id: str) -> str:
-    """The sets that hold an id, as words that follow `in`."""
+    """The sets that hold an id, as words to follow `in`."""
     return " and in ".join(part.places(id)) or "no set"
 
 
@@ -320,7 +319,7 @@ def recorded(part: Part, parent: str, child: str, among: Iterable[str] = RECORDS
 
 
 def spoilt(keyspace: Keyspace, queue: str, parent: str) -> bool:
-    """Whether a parent's own keys are of other types, so that nothing can be delivered to it: that is no drop."""
+    """Whether a parent's own keys have wrong types, so that nothing can be delivered to it: that is not a drop."""
     of = keyspace[queue].of(parent)
     return any(name in of and not isinstance(of[name], Hash) for name in (*RECORDS, "row")) or (
         "dependencies" in of and not isinstance(of["dependencies"], Text)

@@ -1,7 +1,7 @@
-"""What is remembered of the past: a small set of facts, each of them saturating, so that worlds stay finite.
+"""What is remembered of the past: a small set of facts, each saturating, so that state spaces stay finite.
 
-An *outcome* of a child is *recorded* in its parent's processed, unsuccessful or failed. A parent's *life* goes from its
-land to the end of its row; with it ends what is remembered of its release and of its children's outcomes.
+An *outcome* of a child is *recorded* in its parent's processed, unsuccessful or failed. A parent's *life* lasts from
+its land to the end of its row; then the facts about its release and its children's outcomes are forgotten.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """The id was landed once."""
+    """The id was landed."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A producer was answered that a flow of the world is landed."""
+    """A producer was told that a flow of the world has landed."""
 
     flow: int
 
@@ -93,7 +93,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Unheard:
-    """The child's delivery was answered with an error, and none was answered otherwise since."""
+    """The child's last delivery was answered with an error."""
 
     child: str
     parent: str
@@ -126,7 +126,7 @@ Facts = frozenset[Fact]
 
 
 def at_start(world: World) -> Facts:
-    """What is known before the first move: which flows are there from the start."""
+    """The facts before the first transition: which flows exist from the start."""
     if not world.landed:
         return frozenset()
     flows = range(len(world.flows))
@@ -135,18 +135,18 @@ def at_start(world: World) -> Facts:
 
 
 def trimmed(facts: Facts) -> list[bytes]:
-    """The outbox entries that were delivered and trimmed, in a fixed order: what may be delivered once more."""
+    """The outbox entries that were delivered and trimmed, in a fixed order: those that may be re-delivered."""
     return [entry for _, entry in sorted((fact.queue, fact.entry) for fact in facts if isinstance(fact, Trimmed))]
 
 
 def remember(world: World, move: Move, facts: Facts, *, trims: bool) -> Facts:
-    """What is known after a move.
+    """The facts after a move.
 
     Args:
-        world: whose flows are watched.
+        world: the world of the flows.
         move: what happened.
-        facts: what was known before.
-        trims: whether trimmed entries are to be remembered, for re-delivery.
+        facts: the facts before it.
+        trims: whether to remember trimmed entries, for re-delivery.
     """
     new = set(facts)
     for claim in move.did.claims:
@@ -193,7 +193,7 @@ def remember(world: World, move: Move, facts: Facts, *, trims: bool) -> Facts:
 
 
 def _added(world: World, program: Program[Any], done: Done[Any]) -> Iterator[Added]:
-    """The flows of the world that an operation answered to have landed."""
+    """The flows of the world that an operation reported as landed."""
     parents: list[str] = []
     if isinstance(done.value, AddedFlow):
         parents = [done.value.parent_id]

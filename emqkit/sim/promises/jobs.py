@@ -1,4 +1,4 @@
-"""What is owed to a job, whether or not it belongs to a flow: P6, P7, P9, P14 and P15."""
+"""The promises to a job, in a flow or not: P6, P7, P9, P14 and P15."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["FENCED", "NO_GHOSTS", "ONE_PLACE", "OPERATORS", "TURN_AND_LEASE"]
 # --- P6 ---------------------------------------------------------------------------------------------------------------
 
 SET_OF = {"pending": "pending", "active": "active", "scheduled": "schedule", "dead": "dead"}
-"""Which set a row's state names; `awaiting_children` names none."""
+"""The set that a row's state names; `awaiting_children` names none."""
 
 
 @of_part("one set at most", Witness.CLAIMED, concerns=always, required=True)
@@ -121,7 +121,7 @@ def _pauses(world: World) -> str | None:
 
 
 def _reaps(world: World) -> str | None:
-    # A lease lapses under a live holder by a fault; else once its holder crashed or never heard of it.
+    # A lease lapses under a live holder by a fault; otherwise only once its holder has crashed or never got the reply.
     faults = world.faults
     lapsing = faults.lapses or faults.crashes or faults.lost_replies
     reaped = _queues(world, "worker") & _queues(world, "reaper")
@@ -224,14 +224,14 @@ def _stays_away(world: World, move: Move, facts: Facts) -> Iterator[str]:
 
 
 def _home(world: World, id: str) -> str | None:
-    """Where a declared parent or child lives."""
+    """The queue of a declared parent or child."""
     if id in world.owed:
         return world.owed[id].queue
     return world.links[id].queue if id in world.links else None
 
 
 def _ran_again(world: World, move: Move, facts: Facts) -> Iterator[Link]:
-    """The children that a move settles, or whose signal it delivers, although their outcome was recorded before."""
+    """The children that a move settles, or whose signal it delivers, although their outcome was already recorded."""
     for child in move.did.reported:
         if Revived(child) in facts and child in world.links:
             yield world.links[child]

@@ -1,4 +1,4 @@
-"""What is owed to whoever lands, repeats or is refused something: P1, P10, P11 and P12."""
+"""The promises about landing, repeating and being refused: P1, P10, P11 and P12."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _unheard_kept(world: World, move: Move, facts: Facts) -> Iterator[str]:
 
 
 def _dropped(move: Move) -> Iterator[tuple[str, bytes]]:
-    """The outbox entries that a move took out of every list of their queue."""
+    """The outbox entries that a move removed from all lists of their queue."""
     for part in move.before.parts:
         if part.entries and (after := move.after[part.queue]) is not part:
             yield from ((part.queue, entry) for entry in sorted(set(part.entries) - after.kept))
@@ -145,7 +145,7 @@ def _delivers_again(world: World) -> str | None:
 
 
 def _added_again(move: Move, facts: Facts) -> Iterator[tuple[str, Part, Part]]:
-    """The ids that a move lands although they were landed before: each with its queue before and after."""
+    """The ids that a move lands again, each with its queue before and after."""
     for row in move.did.landed if move.did.changed else ():
         if Landed(row.id) in facts and Removed(row.id) not in facts:
             yield row.id, move.before[row.queue], move.after[row.queue]
@@ -213,7 +213,7 @@ REPEATABLE = Promise(
 
 def _asks_in_vain(world: World) -> str | None:
     faults = world.faults
-    if faults.lost_replies or faults.lapses:  # a settle that is repeated, or comes too late
+    if faults.lost_replies or faults.lapses:  # a settle that is repeated or late
         return None
     for actor in world.actors:
         if isinstance(actor, Operator):

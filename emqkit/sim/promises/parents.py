@@ -1,4 +1,4 @@
-"""What is owed to a parent, and to its children through it: P2, P3, P4, P5, P8, P13 and P16."""
+"""The promises to a parent, and through it to its children: P2, P3, P4, P5, P8, P13 and P16."""
 
 from __future__ import annotations
 
@@ -100,11 +100,11 @@ NO_DROP = Promise(
 # --- P4 ---------------------------------------------------------------------------------------------------------------
 
 OPENLY = frozenset({*LANDS, "reprocess", "claim", "remove_job"})
-"""What brings a parent forward, or takes it away, because somebody asked for that."""
+"""The scripts that move or remove a parent because a caller asked for that."""
 
 
 def _touched(world: World, move: Move) -> Iterator[tuple[str, Owed, Part, Part]]:
-    """The parents whose queue a script changed that was not asked to move them: each with the script's name."""
+    """The parents in queues changed by a script that was not asked to move them, each with the script's name."""
     for one in move.did.answers if move.did.changed and len(move.calls) == 1 else ():
         if one.verb not in OPENLY:
             for owed, before, after in changed_parents(world, move):
@@ -112,7 +112,7 @@ def _touched(world: World, move: Move) -> Iterator[tuple[str, Owed, Part, Part]]
 
 
 def _entering(world: World, move: Move) -> Iterator[tuple[str, Owed, str | None, bool]]:
-    """The parents that such a script put into pending: the state each was in, and whether it was dead."""
+    """The parents that such a script put into pending, with the state each was in, and whether it was dead."""
     for verb, owed, before, after in _touched(world, move):
         state = before.state(owed.id)
         if before.row(owed.id) is None or owed.id not in after.members("pending"):
@@ -221,7 +221,7 @@ def _one_record(world: World, part: Part) -> Iterator[str]:
 @of_move("a record stays as it is", Witness.RECORDED, on="changed")
 def _unchanged(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for owed, before, after in changed_parents(world, move):
-        over = after.row(owed.id) is None  # with the parent's life, its records may go, not change
+        over = after.row(owed.id) is None  # once the parent's life is over, its records may be deleted, but not changed
         for name in RECORDS:
             new = after.hash(owed.id, name)
             for child, value in before.hash(owed.id, name).items():
@@ -243,7 +243,7 @@ def _may_die(world: World) -> str | None:
 
 
 def _deaths(world: World, move: Move, facts: Facts) -> Iterator[tuple[Link, Settle]]:
-    """The children that a move made dead, unless this death, or another outcome, has done its work already."""
+    """The children that a move made dead, unless this death, or another outcome, has already taken effect."""
     for settle in move.did.settles:
         link = world.links.get(settle.id)
         if link is None or settle.answer != "dead" or link.queue != settle.queue:
@@ -275,7 +275,7 @@ def _not_the_other(world: World, move: Move, facts: Facts) -> Iterator[str]:
 @of_move("a death is signalled", Witness.CHILD_DIED, on="settles", concerns=_may_die)
 def _death_signalled(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for link, settle in _deaths(world, move, facts):
-        # An entry that stood there before says the same: the child died before, in another life of its own.
+        # An entry that was there before says the same: the child died before, in an earlier life.
         signals = (*move.before[settle.queue].signals, *move.after[settle.queue].signals)
         if link.queue != link.parent_queue and not any(
             isinstance(signal, Failure) and signal.child_id == link.id for signal in signals
@@ -293,7 +293,7 @@ def _signal_policy(world: World, move: Move, facts: Facts) -> Iterator[str]:
 
 
 def _new_entries(world: World, move: Move, facts: Facts) -> Iterator[bytes]:
-    """What a death, or a host that lets one climb, put into an outbox."""
+    """The signals that a death, or a host that lets one climb, put into an outbox."""
     for link, settle in _deaths(world, move, facts):
         if link.queue != link.parent_queue:
             yield from sorted(set(move.after[settle.queue].entries) - set(move.before[settle.queue].entries))
@@ -314,11 +314,11 @@ POLICY = Promise(
 # --- P16 --------------------------------------------------------------------------------------------------------------
 
 STAYS = frozenset({"dependencies", *RECORDS})
-"""The keys of a parent that outlive it, in every set there is."""
+"""The keys of a parent that outlive it in every script set."""
 
 
 def _finished(world: World, keyspace: Keyspace, facts: Facts) -> Iterator[Owed]:
-    """The parents of flows that landed whole whose row is gone."""
+    """The parents whose flow landed completely and whose row is gone."""
     for owed in world.owed.values():
         if Added(owed.flow) in facts and keyspace[owed.queue].row(owed.id) is None:
             yield owed
@@ -346,7 +346,7 @@ LEFTOVERS = Promise(
     "leftovers",
     "After a flow only the keys its set names remain, for a stated time, removed by a stated means.",
     (_own_leftovers, _children_left),
-    # A script's header names its keys and its moves; it has no words for a time or for who removes what.
+    # A script's header names its keys and its moves; it cannot state a time, or who removes what.
     unstated="The script set {scripts} states neither for how long anything stays nor what removes it; "
     "only the names of what stays were checked",
 )

@@ -1,4 +1,4 @@
-"""Which witnesses a move is: what really happened, so that a clause about it was really tried."""
+"""The witnesses of a move: what really happened, so that a clause about it was really tried."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["seen", "work_done"]
 
 
 def seen(world: World, move: Move, facts: Facts) -> Iterator[Witness]:
-    """The witnesses a move is; `facts` are those of before."""
+    """The witnesses of a move; `facts` are those before it."""
     did = move.did
     if did.answers:
         yield from _of_scripts(world, move, facts)
@@ -34,7 +34,7 @@ def seen(world: World, move: Move, facts: Facts) -> Iterator[Witness]:
 
 
 def work_done(move: Move) -> Iterator[tuple[Role, str]]:
-    """Whose work a move is, by what it changes: role and queue."""
+    """The roles that a move performs, judged by what it changes: role and queue."""
     for before in move.before.queues:
         after = move.after[before.queue]
         if after is before:
@@ -52,7 +52,7 @@ def work_done(move: Move) -> Iterator[tuple[Role, str]]:
 
 
 def _gone(before: Part, after: Part, name: str) -> list[tuple[str, float]]:
-    """The members that a set lost."""
+    """The members removed from a set."""
     return [(id, score) for id, score in before.members(name).items() if id not in after.members(name)]
 
 

@@ -1,1 +1,1 @@
-"""The search: states as numbers, every order of calls, and the verdict on what was seen."""
+"""The search: states as numbers, every order of calls, and the verdicts."""

@@ -1,4 +1,4 @@
-"""Where the calls of a search are really made: a private server that holds just what each call shall find."""
+"""Makes the calls of a search, on a private server that holds exactly what each call should find."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from emqkit.wire import Call, ErrorReply, Flush, Reply
 from emqkit.words.text import listed, plain
 
 TYPES = frozenset({"string", "hash", "list", "zset", "set"})
-"""The types that can be read and put back whole. A stream has more than its entries."""
+"""The types that can be read and restored completely. A stream has more than its entries."""
 EVERY_KEY = b"*"
-"""The server is private, so that a key without the protocol's prefix is somebody's in the world, too."""
+"""All keys: the server is private, so a key without the protocol's prefix belongs to the world too."""
 
 __all__ = ["Bench", "Deadline", "Doubt", "Effect", "StrayWrite", "Unrunnable", "Unseen", "place_for"]
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class Doubt:
-    """Something the explorer cannot see, repeat or count on: every promise that is not broken is then unknown.
+    """Something the explorer cannot see, repeat or rely on: every promise that is not broken is then unknown.
 
     Attributes:
         name: which kind of thing: `chance`, `clock`, `keys`.
@@ -64,11 +64,11 @@ class Effect:
     """What real calls did.
 
     Attributes:
-        replies: their answers.
-        parts: every part that is not empty afterwards.
-        metrics: whether metrics moved.
-        renewed: the deadlines ahead that were written again, each with how far ahead it is now, in milliseconds. A
-            canonical keyspace does not show them.
+        replies: their replies.
+        parts: every non-empty part afterwards.
+        metrics: whether metrics changed.
+        renewed: the future deadlines that were rewritten, each with how far ahead it is now, in milliseconds. A
+        canonical keyspace does not show them.
     """
 
     replies: tuple[Reply, ...]
@@ -78,14 +78,14 @@ class Effect:
 
 
 class Unseen(EmqError):
-    """Something was done that the explorer cannot see, or cannot do again: it is refused by name."""
+    """Something was done that the explorer cannot see or repeat: it is refused by name."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what}: that cannot be explored.")
 
 
 class Unrunnable(EmqError):
-    """A foreign script does what no server like this one can run, whatever the keys hold; says where."""
+    """A foreign script cannot run on a server like this one, whatever the keys hold; says where."""
 
     def __init__(self, path: str, line: int, why: str) -> None:
         super().__init__(f"{path}, line {line}: {why}. No server like this one can run that, whatever its keys hold.")
@@ -93,7 +93,7 @@ class Unrunnable(EmqError):
 
 
 class StrayWrite(EmqError):
-    """A call wrote a key outside the queue whose keys it was given; on a cluster the server would refuse it."""
+    """A call wrote a key outside the queue of its keys; on a cluster the server would refuse it."""
 
     def __init__(self, call: str, queues: Iterable[str]) -> None:
         named = ", ".join(sorted(repr(queue) for queue in queues))
@@ -101,12 +101,12 @@ class StrayWrite(EmqError):
 
 
 def place_for(world: World, server: Server, scripts: ScriptSet | None = None) -> Server:
-    """A private, empty place for a world, which the caller closes: a sandbox, if any script in it is not the kit's own.
+    """A private, empty place for a world, closed by the caller: a sandbox if any of its scripts is not the kit's own.
 
     Args:
-        world: whose actors may carry script sets of their own.
-        server: beside which one.
-        scripts: what calls mean where an actor says nothing else; the server's own set without it.
+        world: the world; its actors may carry their own script sets.
+        server: the server it accompanies.
+        scripts: the script set for actors without their own; by default the server's.
     """
     scripts = server.scripts if scripts is None else scripts
     sets = (scripts, *(actor.scripts for actor in world.actors if actor.scripts is not None))
@@ -117,13 +117,13 @@ def place_for(world: World, server: Server, scripts: ScriptSet | None = None) ->
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What calls came to, and what a watched script asked for meanwhile: kinds of things, with a word for each."""
+    """The outcome of calls, and what a watched script asked for: kinds of things, with a word for each."""
 
     effect: Effect
     asked: frozenset[tuple[str, str]]
 
     def like(self, other: _Run, calls: tuple[Call[Any], ...]) -> bool:
-        """Whether the same came of the same calls, as far as that can be the same twice."""
+        """Whether the same calls had the same outcome, as far as it can be repeated."""
         if (self.effect.parts, self.effect.metrics) != (other.effect.parts, other.effect.metrics):
             return False
         pairs = zip(calls, self.effect.replies, other.effect.replies, strict=True)
@@ -131,13 +131,13 @@ class _Run:
 
 
 class Bench:
-    """Where calls are really made: a private server, made to hold what the call shall find, and read afterwards.
+    """Really makes calls: on a private server, set up with what a call should find, and read afterwards.
 
     Attributes:
-        server: the scratch server; its script set decides what the calls mean.
+        server: the scratch server, with the script set of the calls.
         calls: how many calls were really made.
-        doubts: what about them cannot be relied on.
-        instants: how many readings of the clock were tried; 0 while no script of one's own has read it.
+        doubts: what cannot be relied on about them.
+        instants: how many clock readings were tried; 0 until one of your own scripts reads the clock.
         lives: the time to live that keys were first given, in milliseconds, by key.
     """
 
@@ -149,7 +149,7 @@ class Bench:
         self.lives: dict[bytes, int] = {}
         self._held: Snapshot | None = None
         self._allowed: tuple[bytes, ...] = ()
-        self._keeper: Any = None  # a client that may look into what a sandbox refused
+        self._keeper: Any = None  # a client that may read what a sandbox refused
 
     def make(
         self,
@@ -159,17 +159,17 @@ class Bench:
         atomic: bool = False,
         scripts: ScriptSet | None = None,
     ) -> Effect:
-        """Make these calls on a server that holds these parts and nothing else.
+        """Make these calls on the server, holding these parts and nothing else.
 
         Args:
             parts: what it holds.
             calls: what is sent.
             atomic: whether in MULTI.
-            scripts: the set that the calls mean; the server's own if left out.
+            scripts: the script set of the calls; by default the server's own.
 
         Raises:
-            StrayWrite: they were given the keys of one queue and wrote keys of another.
-            Unseen: they do, or a foreign script among them does, what cannot be seen.
+            StrayWrite: they got the keys of one queue but wrote keys of another.
+            Unseen: they, or a foreign script among them, do something that cannot be seen.
             Unrunnable: a foreign script among them cannot run on this server, whatever the keys hold.
         """
         scripts = scripts or self.server.scripts
@@ -189,7 +189,7 @@ class Bench:
         return run.effect
 
     def begin(self, setup: Callable[[], None]) -> tuple[Part, ...]:
-        """What the server holds once what is there from the start has been put there."""
+        """What the server holds after the world's setup."""
         own = self.server.scripts
         if self.server.confined:
             self._allow((b"*",))
@@ -204,14 +204,14 @@ class Bench:
         return run.effect.parts
 
     def _command(self, call: Call[Any]) -> None:
-        """Look at a plain command before it is sent. Raises `Unseen`."""
+        """Check a plain command before it is sent. Raises `Unseen`."""
         if why := refused(call):
             raise Unseen(why)
         if kind := asked_by(call):
             self._doubt(f"an operation's {call.verb}", ((kind, ""),), clock=True)
 
     def _miss(self, calls: tuple[Call[Any], ...], run: _Run) -> None:
-        """Doubt a lifetime that may be over before it was seen: the fake's clock moves on before it is looked at."""
+        """Doubt a time to live that may expire before it is seen: the fake's clock advances before the look."""
         for call, reply in zip(calls, run.effect.replies, strict=True):
             gone = all(key not in part.snapshot.keys for key in call.keys[:1] for part in run.effect.parts)
             if call.verb.upper() in EXPIRING and gone and reply not in (0, None) and not isinstance(reply, ErrorReply):
@@ -233,11 +233,11 @@ class Bench:
         scripts: ScriptSet,
         trial: Trial | None,
     ) -> _Run:
-        """Make the calls once, in a trial if foreign scripts are among them."""
+        """Make the calls once, as a trial if foreign scripts are among them."""
         target = parts[0].snapshot if len(parts) == 1 else Keyspace(parts).snapshot
         before = restore_call(target, self._held, pattern=EVERY_KEY)
         self.calls += len(calls)
-        self._held = None  # until the capture has answered, nobody knows
+        self._held = None  # unknown until the capture has answered
         if self.server.confined:
             self._allow((b"*",) if trial is None else patterns(calls, scripts))
         began = time.monotonic()
@@ -250,22 +250,22 @@ class Bench:
         if trial is not None:
             self._look_for_refusals(calls, scripts)
             self._look_for_errors(calls, replies, scripts, before, atomic)
-        # The fake's clock moves within a call: two deadlines set by one are not farther apart than it took.
+        # The fake's clock advances within a call: two deadlines set by one call differ by no more than its duration.
         slack_ms = 1 + int((time.monotonic() - began) * 1000) if self.server.kind == "fake" else 0
         self._held = read_capture(read)
         return self._read(parts, tuple(replies), self._held, slack_ms, trial)
 
     def _exchange(self, before: Call[Any], calls: tuple[Call[Any], ...], atomic: bool) -> tuple[Reply, ...]:
-        """Put in place what the calls find, make them, and read what they left.
+        """Restore what the calls should find, make them, and read what they left.
 
-        In one MULTI time stands still, so that what lives a millisecond is still read.
+        In one MULTI time stands still, so even a key that lives a millisecond is read.
         """
         after = capture_call(EVERY_KEY)
         together = atomic or self.server.confined or any(call.verb.upper() in EXPIRING for call in calls)
         replies = self.server.round_trip(Flush((before, *calls, after), atomic=together))
         if not together or not isinstance(replies[0], ErrorReply):
             return replies
-        if atomic:  # refused as a whole, as one of the calls is no command: nothing was done
+        if atomic:  # refused as a whole, since one of the calls is not a command: nothing was done
             first, read = self.server.round_trip(Flush((before, after)))
             return (first, *replies[1:-1], read)
         return self.server.round_trip(Flush((before, *calls, after)))
@@ -303,7 +303,7 @@ class Bench:
         scripts: ScriptSet,
         theirs: tuple[Call[Any], ...],
     ) -> None:
-        """Doubt what foreign scripts do that is not the same when they are run again at another time."""
+        """Doubt foreign scripts that do something else when they run again at another time."""
         who = listed(list(dict.fromkeys(call.verb for call in theirs)))
         self._doubt(who, run.asked)
 
@@ -312,7 +312,7 @@ class Bench:
 
         kinds = {kind for kind, _ in run.asked}
         if "chance" in kinds:
-            return  # whatever it is now, the next time it may be otherwise
+            return  # whatever it is now, it may differ the next time
         if "clock" in kinds:
             self.instants = len(INSTANTS_MS)
         if differs(Trial(INSTANTS_MS[1], backwards=True)):
@@ -325,13 +325,13 @@ class Bench:
             self.doubts.add(Doubt("clock", f"{who} does otherwise at another time"))
 
     def _allow(self, allowed: tuple[bytes, ...]) -> None:
-        """Let the scripts of a sandbox have the keys that fit these patterns, and no others."""
+        """Allow the scripts of a sandbox only the keys that match these patterns."""
         if allowed != self._allowed:
             self._admin("SETUSER", GUEST, "resetkeys", *(b"~" + pattern for pattern in allowed))
             self._allowed = allowed
 
     def _look_for_refusals(self, calls: tuple[Call[Any], ...], scripts: ScriptSet) -> None:
-        """Raise `Unseen` for what a sandbox refused a script, whatever the script made of that."""
+        """Raise `Unseen` for what a sandbox refused a script, whatever the script did about it."""
         entries = [
             {to_text(name): value for name, value in zip(one[::2], one[1::2], strict=True)}
             for one in self._admin("LOG")
@@ -352,10 +352,10 @@ class Bench:
     def _look_for_errors(
         self, calls: tuple[Call[Any], ...], replies: list[Reply], scripts: ScriptSet, before: Call[Any], atomic: bool
     ) -> None:
-        """Raise `Unrunnable` for an error that is the text's and no key's."""
+        """Raise `Unrunnable` for an error that is due to the text and not to a key."""
         for place, (call, reply) in enumerate(zip(calls, replies, strict=True), start=1):
             if call.kind == "script" and static(reply) is not None:
-                again = self._exchange(before, calls, atomic)[place]  # not watched, so that the line is the caller's
+                again = self._exchange(before, calls, atomic)[place]  # not watched, so the line is the caller's
                 raise Unrunnable(scripts[call.verb].path, *(static(again) or (0, str(reply))))
 
     def _admin(self, *words: str | bytes) -> Any:
@@ -366,7 +366,7 @@ class Bench:
 
 
 def _renewed(parts: tuple[Part, ...], after: Snapshot) -> Iterator[tuple[Deadline, float]]:
-    """The deadlines that stood ahead before and stand ahead now, elsewhere than they were put."""
+    """The deadlines that are in the future both before and now, but were moved."""
     for part in parts:
         for name in TIMED:
             ahead = [id for id, score in part.members(name).items() if score == FUTURE]

@@ -1,11 +1,11 @@
-"""Where a world may settle once faults stop, and what its promises say there.
+"""Where a world may settle once faults stop, and what promises say there.
 
-Once faults stop, every move that is possible again and again is made, except the passing of a deadline that somebody
-keeps renewing. So a world settles in an *end*: a set of states, each reached from each, that no fault-free move leaves
-but the passing of deadlines that moves inside the end write again. What is owed in every state of an end is owed for
-ever, whoever pauses, extends or tries again.
+Fairness: once faults stop, every transition that stays possible is made eventually, except the passing of a deadline
+that is kept renewed. So a world settles in an *end*: a strongly connected set of states that no fault-free transition
+leaves, except the passing of deadlines that transitions inside the end renew. What is owed in every state of an end is
+owed forever, whoever pauses, extends or retries.
 
-What a promise presupposes (a worker that settles, a reaper, a Pump, a promoter) is known by what actors do.
+A promise's preconditions (a worker that settles, a reaper, a Pump, a promoter) are recognised by what actors do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Owing", "ends", "lacks", "owing"]
 
 
 class Owing(NamedTuple):
-    """A promise, by its place, that is broken in an end, of which this is the first state."""
+    """A promise, by its position, that is broken in an end, with the end's first state."""
 
     promise: int
     state: int
@@ -36,7 +36,7 @@ class Owing(NamedTuple):
 
 
 def ends(model: Model, graph: Graph) -> Iterator[list[int]]:
-    """Every end of a graph that is whole, as its states."""
+    """All ends of a complete graph, each as its states."""
     faults = bytearray(label.fault is not None for label in model.labels)
     deadlines = [_passes(label) for label in model.labels]
     component, leaves = graph.components(faults)
@@ -69,13 +69,13 @@ def ends(model: Model, graph: Graph) -> Iterator[list[int]]:
 
 
 def _passes(label: Label) -> Deadline | None:
-    """The deadline that a move is the passing of; None for any other move."""
+    """The deadline whose passing a move is; None for any other move."""
     sets = {"lapse": "active", "due": "schedule"}
     return (label.queue, sets[label.kind], label.id) if label.kind in sets else None
 
 
 def _members(component: Iterable[int], leaves: bytearray) -> dict[int, list[int]]:
-    """The states of each component that no move leaves."""
+    """The states of each strongly connected component that no move leaves."""
     found: dict[int, list[int]] = {}
     for state, number in enumerate(component):
         if not leaves[number]:
@@ -84,7 +84,7 @@ def _members(component: Iterable[int], leaves: bytearray) -> dict[int, list[int]
 
 
 def _renewed(model: Model, graph: Graph, component: Iterable[int]) -> dict[int, set[Deadline]]:
-    """The deadlines that a move inside each component writes again, itself or over several moves."""
+    """The deadlines that moves inside each component renew, at once or over several moves."""
     found: dict[int, set[Deadline]] = {}
     of = list(component)
     written: dict[tuple[int, int], frozenset[Deadline]] = {}
@@ -107,7 +107,7 @@ def _renewed(model: Model, graph: Graph, component: Iterable[int]) -> dict[int, 
 
 
 def _written(model: Model, before: int, after: int) -> Iterator[Deadline]:
-    """The deadlines that stand ahead in one keyspace and do not in the one before."""
+    """The deadlines that are in the future in one keyspace but not in the one before."""
     old, new = model.sides.view(before), model.sides.view(after)
     for part in new.parts:
         for name in TIMED:
@@ -141,7 +141,7 @@ def owing(model: Model, graph: Graph, asked: list[tuple[int, Promise]]) -> Itera
                         break
                     said, less = says(n, promise, place, side)
                     owed = [one for one in owed if one in said]
-                    unmet &= less  # what is presupposed is needed in some state
+                    unmet &= less  # each precondition must be met in some state
                 if owed and not unmet:
                     yield Owing(n, first, owed[0])
                     break
@@ -150,15 +150,15 @@ def owing(model: Model, graph: Graph, asked: list[tuple[int, Promise]]) -> Itera
 # --- what is presupposed ----------------------------------------------------------------------------------------------
 
 ASKING = {"complete": "worker", "retry": "worker", "reap": "reaper", "promote": "promoter"}
-"""The shipped scripts that are somebody's work, even where they find nothing to do."""
+"""The shipped scripts that perform a role, even if they find nothing to do."""
 
 DELIVERING = ("flow_deliver", "flow_fail_deliver")
 
 
 def lacks(model: Model, graph: Graph) -> Lacks:
-    """What each queue of the flows lacks of what is presupposed, known by what was done in the whole graph.
+    """The roles that each queue of the flows lacks, judged by what was done in the whole graph.
 
-    Whoever never had anything to do is believed to be what the world declares it to be.
+    An actor that never had anything to do counts as what the world declares it to be.
     """
     done = model.deeds | {deed for local in model.locals for deed in _asked(local)}
     sides = model.sides
@@ -184,7 +184,7 @@ def lacks(model: Model, graph: Graph) -> Lacks:
 
 
 def _asked(local: Local) -> Iterator[tuple[str, str]]:
-    """Whose work a local's next call is, by the shipped script it runs: role and queue."""
+    """The role that a local's next call performs, by the shipped script it runs: role and queue."""
     for call in local.request.calls if local.request is not None else ():
         named = [key for key in map(keys.parse, call.keys) if key is not None]
         if call.kind == "script" and call.verb in ASKING and named:

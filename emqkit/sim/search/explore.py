@@ -1,7 +1,7 @@
-"""The search: breadth first over every state of a world, so that the first violation met is the shortest.
+"""The search: breadth first over every state of a world, so the first violation met is the shortest.
 
-Deterministic: actors act in the order the world names them, states are numbered as they are met, and nothing asks a
-clock. So one world has one graph, one set of counts and one fingerprint, whichever server its calls are made on.
+It is deterministic: actors act in the order in which the world names them, states are numbered as they are met, and
+nothing reads a clock. So one world has one graph, one set of counts and one fingerprint, on any server.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from emqkit.sim.worlds.world import World
 __all__ = ["MOST_STATES", "Explorer", "Progress"]
 
 Known = dict[Fault | None, dict[int, tuple[Outcome, ...]]]
-"""What is known to follow, for each fault and for none: by world-side and local, or by world-side alone."""
+"""The known successors, for each fault and for none: by world-side and local, or by world-side alone."""
 
 Ways = list[tuple[Fault | None, int, dict[int, tuple[Outcome, ...]]]]
 
 MOST_STATES = 10_000_000
-"""Where `explore` stops unless told otherwise: about two gigabytes."""
+"""Where `explore` stops by default: about two gigabytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a search is: handed to `progress` every so often."""
+    """How far a search is: passed to `progress` every so often."""
 
     states: int
     transitions: int
@@ -63,19 +63,19 @@ class Progress:
 
 
 class Explorer:
-    """One search, with everything it knows; `catalogue.explore` is the usual way to it.
+    """One search, with all it knows; usually run by `catalogue.explore`.
 
     Args:
         world: what is explored.
         server: a private server with the script set; it is emptied.
-        promises: which promises are checked.
-        flush_is_one_move: the weaker atom, kept so that tests can show what it misses.
-        widths: how many of each thing can be told apart.
+        promises: which promises to check.
+        flush_is_one_move: the coarser atom, kept so that tests can show what it misses.
+        widths: how many of each thing can be distinguished.
 
     Attributes:
         model: what each move does.
-        graph: the states met, and the moves of those expanded.
-        depth: how many moves deep every state was expanded.
+        graph: the states met, and the moves of expanded ones.
+        depth: to how many moves deep every state was expanded.
         complete: whether the whole graph was seen; if not, `stopped` says why.
         seconds: how long it took.
     """
@@ -117,7 +117,7 @@ class Explorer:
         until: str | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> None:
-        """Expand every state, nearest first; stops early at a bound or at Ctrl-C, and says so in `stopped`."""
+        """Expand every state, nearest first; stops early at a bound or Ctrl-C, and says so in `stopped`."""
         began = time.monotonic()
         self._until = next((n for n, promise in enumerate(self.promises) if promise.name == until), None)
         try:
@@ -126,7 +126,7 @@ class Explorer:
         except KeyboardInterrupt:
             self.stopped = "interrupted"
         except TooMany as full:
-            self.stopped = f"at {full.most}, as many as can be told apart"
+            self.stopped = f"at {full.most}, the most that can be distinguished"
         except ActorFailed as failed:
             history = self.history(*self.graph.path(len(self.graph.starts) - 1)) if self.graph.states else None
             raise ActorFailed(failed.who, failed.error, history) from failed.error
@@ -226,7 +226,7 @@ class Explorer:
         self.complete = True
 
     def _ways(self, budget: int, known: Known) -> Ways:
-        """What a budget lets happen: nothing out of the way, or a fault; each with what is left of the budget then."""
+        """What a budget allows: no fault, or a fault; each with the remaining budget."""
         spend = self.budgets.spend
         ways = [(fault, budget if fault is None else spend(budget, fault), met) for fault, met in known.items()]
         return [way for way in ways if way[1] >= 0]
@@ -246,12 +246,12 @@ class Explorer:
 
     @cached_property
     def lacks(self) -> Lacks:
-        """What each queue lacks of what promises presuppose at ends."""
+        """The roles that each queue lacks at the ends."""
         return lacks(self.model, self.graph)
 
     def _judge_ends(self) -> None:
         if not self.complete or self.bench.doubts:
-            return  # what may go another way than it was seen to go shows no end
+            return  # what may go another way than it was seen to go proves no end
         asked = [
             (n, promise)
             for n, promise in enumerate(self.promises)
@@ -315,7 +315,7 @@ class Explorer:
         return Violation(name, says, self.history(root, path, name, says))
 
     def history(self, root: int, path: list[tuple[int, int]], promise: str = "", says: str = "") -> History:
-        """A way through the graph as a history: who did what, with what effect."""
+        """A path through the graph as a history: who did what, with what effect."""
         model = self.model
         side = self.graph.side(root)
         places = list(self.vectors.vectors[self.graph.vector(root)])
@@ -351,7 +351,7 @@ class Explorer:
 
     @cached_property
     def gaps(self) -> tuple[Gap, ...]:
-        """Where actors stood between calls, with what was tried there."""
+        """The places between calls, with the faults tried there."""
         model, graph = self.model, self.graph
         vectors: Counter[int] = Counter(graph.vector(state) for state in range(len(graph)))
         visits: Counter[tuple[str, str, str]] = Counter()
@@ -370,9 +370,9 @@ class Explorer:
         )
 
     def fingerprint(self) -> str:
-        """64 hex digits of the whole graph, by what its states hold and where its moves lead: equal for equal graphs.
+        """64 hex digits of the whole graph, from what its states hold and where its moves lead: equal for equal graphs.
 
-        What anything is called has no part in it: no label, no class, no actor; nor have the facts' own words.
+        Names do not enter into it: no label, no class, no actor, and no wording of the facts.
         """
         model, sides, graph = self.model, self.model.sides, self.graph
         sha = hashlib.sha256()
@@ -400,7 +400,7 @@ def _swapped(numbers: array[int]) -> bytes:
 
 
 def _spelt(content: object) -> bytes:
-    """A content as bytes that no other has: numbers, bytes, text, None, and tuples of them."""
+    """A unique encoding of a content as bytes: numbers, bytes, text, None, and tuples of them."""
     if isinstance(content, tuple):
         return b"(%s)" % b"".join(map(_spelt, content))
     if isinstance(content, int):

@@ -1,4 +1,4 @@
-"""The graph of a world: its states, the moves between them, and where a world may settle; packed, for millions."""
+"""The graph of a world: its states, the moves between them, and its components; packed, for millions of states."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["Graph"]
 
 
 class Graph:
-    """States by number in the order they are met, each with its moves once it is expanded.
+    """States numbered in the order in which they are met, each with its moves once it is expanded.
 
     Attributes:
         states: side, vector and budget of each, packed.
         number_of: the number of each packed state.
-        parents, parent_slots, parent_labels: whence each was first met, by whose move of which kind; a state that
-            the world may begin in is its own parent.
-        targets, labels: where each move leads, and what kind of move it is.
-        starts: where the moves of each expanded state begin, and where those of the last one end.
+        parents, parent_slots, parent_labels: from which state each was first met, by whose move of which kind; an
+            initial state is its own parent.
+            targets, labels: the target and the kind of each move.
+            starts: where the moves of each expanded state begin, and where those of the last one end.
     """
 
     def __init__(self, widths: Widths = WIDTHS) -> None:
@@ -42,7 +42,7 @@ class Graph:
         return len(self.states)
 
     def packed(self, side: int, vector: int, budget: int) -> int:
-        """A state as one number; each of the three is no wider than its interner gave out."""
+        """A state packed into one number; the interners keep each of the three within its width."""
         return side << self.side_at | vector << self.vector_at | budget
 
     def side(self, state: int) -> int:
@@ -66,11 +66,11 @@ class Graph:
         return number
 
     def forget_half(self) -> None:
-        """Forget the moves of a state of which only some were followed: it is not expanded."""
+        """Drop the moves of a state that was only partly expanded."""
         del self.targets[self.starts[-1] :], self.labels[self.starts[-1] :]
 
     def path(self, state: int) -> tuple[int, list[tuple[int, int]]]:
-        """The shortest way to a state: where it begins, and the slots and labels of its moves."""
+        """The shortest path to a state: its first state, and the slots and labels of its moves."""
         path: list[tuple[int, int]] = []
         while self.parents[state] != state:
             path.append((self.parent_slots[state], self.parent_labels[state]))
@@ -79,16 +79,16 @@ class Graph:
         return state, path
 
     def bytes_per_state(self) -> float:
-        """How much memory a state takes in all: its number, its way back, and its moves."""
+        """How much memory a state takes in all: its number, its parent, and its moves."""
         arrays = (self.states, self.parents, self.parent_slots, self.parent_labels)
         edges = (self.targets, self.labels, self.starts)
         held = sum(numbers.itemsize * len(numbers) for numbers in (*arrays, *edges))
-        # A dict entry, and the two whole numbers it holds.
+        # A dict entry and its two integers.
         held += sys.getsizeof(self.number_of) + len(self) * (sys.getsizeof(1 << 60) + sys.getsizeof(1 << 20))
         return held / max(len(self), 1)
 
     def moves(self, state: int) -> Iterator[tuple[int, int]]:
-        """The moves of a state that is expanded: target and label of each."""
+        """The moves of an expanded state: target and label of each."""
         stretch = slice(self.starts[state], self.starts[state + 1])
         return zip(self.targets[stretch], self.labels[stretch], strict=True)
 
@@ -96,7 +96,7 @@ class Graph:
         """The strongly connected components that no move leaves.
 
         Args:
-            skip: for each label, whether its moves are taken for none.
+            skip: for each label, whether to ignore its moves.
         """
         component, leaves = self.components(skip)
         found: dict[int, list[int]] = {}
@@ -111,7 +111,7 @@ class Graph:
         (Tarjan's algorithm, without recursion.)
 
         Args:
-            skip: for each label, whether its moves are taken for none.
+            skip: for each label, whether to ignore its moves.
         """
         starts, targets, labels = self.starts, self.targets, self.labels
         count = len(starts) - 1

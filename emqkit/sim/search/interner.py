@@ -1,7 +1,7 @@
-"""Numbers for contents: equal contents have one number, counted from 0 in the order in which they are first met.
+"""Numbers for contents: equal contents have one number, from 0 in the order in which they are first met.
 
-A state is a few such numbers packed into one. How wide each may grow is said here, once (`Widths`), and looked at
-whenever a new number is given out: no two run into each other, and a search that needs more ends and says so.
+A state is a few such numbers packed into one. `Widths` says how wide each may be, and every new number is checked
+against it: no two can overlap, and a search that needs more stops and says so.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ __all__ = ["WIDTHS", "Budgets", "Held", "Interner", "Sides", "TooMany", "Vectors
 
 T = TypeVar("T")
 Held = tuple[str, str, int]
-"""A claim that somebody holds: queue, id, token."""
+"""A claim that an actor holds: queue, id, token."""
 
 
 class TooMany(EmqError):
-    """A world has more of something than can be told apart."""
+    """A world has more of something than can be distinguished."""
 
     def __init__(self, what: str, bits: int) -> None:
         self.most = f"{1 << bits:,} {what}"
-        super().__init__(f"The world has more than {self.most}, as many as can be told apart.")
+        super().__init__(f"The world has more than {self.most}, the most that can be distinguished.")
 
 
 class Interner(list[T]):
@@ -51,7 +51,7 @@ class Interner(list[T]):
         return self.add(content, content) if number is None else number
 
     def find(self, key: Hashable) -> int | None:
-        """The number of what was added under a key; None when nothing was."""
+        """The number of what was added under a key; None if nothing was."""
         return self._numbers.get(key)
 
     def add(self, key: Hashable, content: T) -> int:
@@ -66,10 +66,10 @@ class Interner(list[T]):
 
 @dataclass(frozen=True, slots=True)
 class Widths:
-    """How many bits each number has where several are packed into one.
+    """How many bits each number has when several are packed into one.
 
-    A state is its world-side, its vector of locals and its budget, in 64 bits. What is remembered of one move is found
-    by a vector, a slot and the local that stands there afterwards, or by a world-side and a local.
+    A state is its world-side, its vector of locals and its budget, in 64 bits. The cache keys of moves are a vector, a
+    slot and the local there afterwards, or a world-side and a local.
     """
 
     side: int = 26
@@ -84,18 +84,18 @@ WIDTHS = Widths()
 
 
 class Sides:
-    """The world's side of a state: the keyspace (cut by queue), the forgotten scripts, the facts; each a number.
+    """The world's side of a state: the keyspace (split by queue), the flushed scripts, the facts; each a number.
 
-    What is wrong with a part or a side is worked out when it is first met.
+    The violations of a part or a side are computed when it is first met.
 
     Attributes:
-        parts: what one queue holds.
+        parts: contents of one queue.
         keyspaces: the numbers of a keyspace's parts.
-        caches: sets of forgotten scripts, by their numbers.
+        caches: sets of flushed scripts, by their numbers.
         facts: sets of facts.
         sides: keyspace, cache and facts, by number.
-        violations: each promise, by its place, with a sentence.
-        wrong: the violations of a side, where it has some.
+        violations: a promise, by its position, with a sentence.
+        wrong: the violations of a side, if it has any.
     """
 
     def __init__(self, world: World, promises: tuple[Promise, ...], widths: Widths) -> None:
@@ -121,7 +121,7 @@ class Sides:
         return number
 
     def keyspace(self, parts: Iterable[int]) -> int:
-        """The number of a keyspace; parts that hold nothing are left out."""
+        """The number of a keyspace, without empty parts."""
         held = sorted((n for n in parts if self.parts[n].snapshot.entries), key=lambda n: self.parts[n].queue)
         number = self.keyspaces.number(tuple(held))
         if number == len(self._views):
@@ -129,7 +129,7 @@ class Sides:
         return number
 
     def replaced(self, keyspace: int, old: int, new: int) -> int:
-        """The keyspace with another part in the place of one."""
+        """The keyspace with one part replaced."""
         return keyspace if old == new else self.keyspace([*(n for n in self.keyspaces[keyspace] if n != old), new])
 
     def view(self, keyspace: int) -> Keyspace:
@@ -144,7 +144,7 @@ class Sides:
             wrong = [v for part in self.keyspaces[keyspace] for v in self._part_wrong[part]]
             view, known = self._views[keyspace], self.facts[facts]
             for n, promise in self._state_promises:
-                # Facts have no order, so the sentences about them are given one.
+                # Facts have no order, so their sentences are sorted.
                 wrong += [self.violations.number((n, says)) for says in sorted(promise.state(self._world, view, known))]
             if wrong:
                 self.wrong[number] = tuple(wrong)
@@ -152,16 +152,16 @@ class Sides:
 
 
 class Vectors:
-    """Which local each actor is at, by number.
+    """The local of each actor, by number.
 
-    Equal actors are interchangeable: whichever of them is where, the vector is the same, and of those at one local one
-    alone is worth moving.
+    Equal actors are interchangeable: swapping two gives the same vector, and of those at the same local only one needs
+    to be moved.
 
     Attributes:
         vectors: locals, in order of the actors.
-        groups: the stretches of equal actors; within each the locals stand in order.
-        slots: for each vector the actors worth moving, with their locals.
-        holds: for each vector the claims somebody alive holds.
+        groups: the ranges of equal actors; within each the locals are sorted.
+        slots: for each vector the actors to move, with their locals.
+        holds: for each vector the claims of live actors.
     """
 
     def __init__(self, actors: Sequence[Actor], holds: Callable[[int], frozenset[Held]], widths: Widths) -> None:
@@ -175,7 +175,7 @@ class Vectors:
         self._holds = holds
 
     def number(self, places: Sequence[int]) -> int:
-        """The number of a vector, its equal actors in whatever order."""
+        """The number of a vector, whatever the order of equal actors."""
         ordered = tuple(place for group in self.groups for place in sorted(places[group.start : group.stop]))
         number = self.vectors.number(ordered)
         if number == len(self.slots):
@@ -186,18 +186,18 @@ class Vectors:
         return number
 
     def hop(self, vector: int, slot: int, local: int) -> int:
-        """The vector once one actor stands elsewhere."""
+        """The vector after one actor has moved."""
         places = self.vectors[vector]
         return self.number((*places[:slot], local, *places[slot + 1 :]))
 
 
 class Budgets(Interner[tuple[int, ...]]):
-    """How often each fault may still happen, by number."""
+    """Budgets by number: how often each fault may still happen."""
 
     def __init__(self, widths: Widths) -> None:
         super().__init__("budgets", widths.budget)
 
     def spend(self, budget: int, fault: int) -> int:
-        """The budget with one fault less; -1 when there is none left."""
+        """The budget with one fault less; -1 if there is none left."""
         left = tuple(n - (place == fault) for place, n in enumerate(self[budget]))
         return self.number(left) if left[fault] >= 0 else -1

@@ -117,16 +117,16 @@ def judge(
     unconcerned: str | None = None,
     lacks: str | None = None,
 ) -> Verdict:
-    """The verdict on one promise: the only place that says `holds`, and only of what was seen whole and really tried.
+    """The verdict on one promise. Only this says `holds`, and only of what was seen completely and really tried.
 
     Args:
         promise: its name.
-        title: its two words.
+        title: such as `no drop`.
         evidence: what was explored.
-        violation: the shortest one, if any was met; that is enough, however little was explored.
+        violation: the shortest one, if any; it suffices, however little was explored.
         unconcerned: why this world cannot try it.
-        lacks: what the script set had to state and does not. Then only `broken` can be known, and a verdict that is
-            not takes no part in the whole one.
+        lacks: what the script set should state but does not. Then only `broken` can be known, and any other verdict
+        does not count in the overall one.
     """
     if violation is not None:
         return Verdict(promise, title, "broken", f"{violation.says}.", True, violation)
@@ -137,7 +137,9 @@ def judge(
     if evidence.doubts:
         return Verdict(promise, title, "unknown", f"Nothing seen is all there is: {'; '.join(evidence.doubts)}.")
     if not evidence.complete:
-        return Verdict(promise, title, "unknown", f"No violation up to depth {evidence.depth}; the world goes deeper.")
+        return Verdict(
+            promise, title, "unknown", f"No violation up to depth {evidence.depth}; deeper states were not explored."
+        )
     if evidence.missing:
         return Verdict(promise, title, "unknown", f"Not met anywhere: {'; '.join(evidence.missing)}.")
     reason = f"In each of the {evidence.states:,} states of {evidence.where}."
@@ -154,10 +156,10 @@ class Gap:
 
     Attributes:
         operation: such as `pump.sweep`.
-        before, after: the calls around it; `start` where the operation has sent nothing.
-        visits: states in which an actor stood there.
+        before, after: the calls around it; `start` if the operation has sent nothing.
+        visits: states in which an actor is there.
         crashes: crashes tried there.
-        lost: replies lost there.
+        lost: lost replies tried there.
     """
 
     operation: str

@@ -1,13 +1,13 @@
-"""What one move makes of an actor and of the world around it; whatever is met is interned, and remembered.
+"""What one move does to an actor and to the world around it; everything met is interned and cached.
 
-    state = world-side (keyspace, forgotten scripts, facts) · what every actor is at · budgets left
+    state = world-side (keyspace, flushed scripts, facts) · the local of every actor · budgets left
 
-An actor is at a *local*: its program, the replies so far (those of the flush in flight included), its memory. What a
-call does depends on one queue's contents and the call alone, so it is really made once, and remembered; what a local
-becomes depends on the reply alone. So a graph of millions of moves needs a few thousand real calls.
+An actor's *local* is its program, the replies so far (including those of the flush in flight) and its memory. The
+effect of a call depends only on one queue's contents and the call, so it is really made once, and cached; the next
+local depends only on the reply. So a graph of millions of moves needs a few thousand real calls.
 
-A call is made where its own queue's part is and nothing else, as on a cluster, where a script sees no other slot; one
-that writes elsewhere all the same is caught (`StrayWrite`). `confined=False` makes every call on the whole keyspace.
+A call is made on its own queue's part only, as on a cluster, where a script sees no other slot; if it writes elsewhere
+anyway, that is caught (`StrayWrite`). `confined=False` makes every call on the whole keyspace.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["FROM_OUTSIDE", "OF_ACTORS", "ActorFailed", "Label", "Local", "Model"
 
 OF_ACTORS = (Fault.LOST_REPLY, Fault.CRASH)
 FROM_OUTSIDE = tuple(fault for fault in Fault if fault not in OF_ACTORS)
-"""The faults that befall an actor, and those that do not."""
+"""The faults that hit an actor, and those that do not."""
 
 NOSCRIPT = ErrorReply("NOSCRIPT", "the server has forgotten this script")
 
@@ -52,15 +52,15 @@ Replies = tuple[Reply, ...]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Calls that are made at once: one, or all of a MULTI. What they do is remembered by their number.
+    """Calls that are made at once: one, or all of a MULTI. Their effects are cached under their number.
 
     Attributes:
         number: equal for equal calls of equal scripts.
         calls: what is sent.
         atomic: whether in MULTI.
-        scripts: the set that the calls mean.
+        scripts: the script set of the calls.
         texts: the numbers of the scripts they run.
-        home: the one queue whose keys they take, if there is such a queue.
+        home: the one queue of all their keys, if there is one.
     """
 
     number: int
@@ -73,14 +73,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """Where an actor is.
+    """The state of one actor.
 
     Attributes:
         kind: which of the distinct actors of the world.
         memory: what the actor remembers.
-        program: what it runs; None when it rests.
-        replies: what each round trip so far was answered; an exception for one whose replies were lost.
-        inflight: the replies of the flush in flight that have been made, not yet seen by the program.
+        program: what it runs; None if it has stopped.
+        replies: the replies of each round trip so far; an exception if they were lost.
+        inflight: the replies so far of the flush in flight, not yet seen by the program.
         flush: the flush in flight.
         past: the flushes answered.
         request: what it sends next.
@@ -101,19 +101,19 @@ class Local:
 
     @property
     def again(self) -> bool:
-        """Whether the next call is one that answered NOSCRIPT, sent once more, whole."""
+        """Whether the next call answered NOSCRIPT and is sent again, with the whole script."""
         return self.place < len(self.inflight)
 
     @property
     def last(self) -> bool:
-        """Whether the flush in flight is answered with the next reply."""
+        """Whether the next reply completes the flush in flight."""
         assert self.request is not None and self.flush is not None
         missing = len(self.flush.calls) - len(self.inflight) + self.inflight.count(NOSCRIPT)
         return missing == len(self.request.calls)
 
     @property
     def answers(self) -> tuple[object, ...]:
-        """The replies so far without what two servers, or two runs, word or time differently."""
+        """The replies so far, without what may differ between two servers or two runs."""
         met: list[object] = [
             "lost" if isinstance(replies, Exception) else tuple(map(canonical_reply, past.calls, replies))
             for past, replies in zip(self.past, self.replies, strict=True)
@@ -122,7 +122,7 @@ class Local:
 
     @property
     def wire(self) -> tuple[object, ...]:
-        """What it has sent and is sending, and what it was answered."""
+        """What it has sent and is sending, and the replies."""
         flushes = (*self.past, *(() if self.flush is None else (self.flush,)))
         sent = tuple(tuple((call.verb, call.keys, call.args) for call in flush.calls) for flush in flushes)
         return (self.kind, sent, self.answers, self.place)
@@ -143,18 +143,18 @@ class Local:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What kind of move an edge of the graph is.
+    """The kind of move that an edge of the graph is.
 
     Attributes:
         kind: `call`, `lost` (the replies of a flush), `crash`, `lapse`, `due`, `expiry`, `re-delivery`, `poison`,
             `script flush`.
-        local: the number of the local that moved; -1 where nobody did.
-        choice: which of several continuations, as the actor calls it.
-        what: more, such as the id whose lease lapsed.
+        local: the number of the local that moved; -1 if no actor did.
+        choice: which of several continuations, by the actor's label.
+        what: details, such as the id whose lease lapsed.
         made: whether the local's next call was made.
-        fault: what it costs; None for a move that costs nothing.
-        request: the call of a move nobody made (a re-delivery, a poison).
-        queue, id: whose score a lapse or a due time is about.
+        fault: the fault it costs; None if it costs nothing.
+        request: the call of a move without an actor (a re-delivery, a poison).
+        queue, id: whose score it is, for a lapse or a due time.
     """
 
     kind: str
@@ -169,15 +169,15 @@ class Label:
 
 
 class Outcome(NamedTuple):
-    """What a move leads to.
+    """The result of a move.
 
     Attributes:
         side: the world-side afterwards.
-        local: the local of whoever moved; -1 where nobody did.
-        label: what kind of move it is, by number.
+        local: the local of the actor that moved; -1 if none did.
+        label: the kind of move, by number.
         wrong: the violations of the move itself.
-        holder: the claim whose lease lapses. It costs a budget while somebody holds that claim, and is free once
-            nobody does.
+        holder: the claim whose lease lapses. That costs budget while a live actor holds the claim, and is free
+        otherwise.
     """
 
     side: int
@@ -187,7 +187,7 @@ class Outcome(NamedTuple):
     holder: Held | None = None
 
     def possible(self, held: frozenset[Held], fault: Fault | None) -> bool:
-        """Whether it may happen, at the cost of this fault, while these claims are held."""
+        """Whether it may happen at the cost of this fault while these claims are held."""
         return self.holder is None or (self.holder in held) == (fault is not None)
 
 
@@ -200,7 +200,7 @@ class Way(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What a request came to: its replies, keyspace and script cache afterwards, and what neither of them shows."""
+    """The effect of a request: its replies, keyspace and script cache afterwards, and what these do not show."""
 
     replies: Replies
     keyspace: int
@@ -210,25 +210,25 @@ class Made(NamedTuple):
 
     @property
     def forgotten(self) -> bool:
-        """Whether the server did not know the script: nothing was done, and the call is sent again."""
+        """Whether the server did not have the script: nothing was done, and the call is sent again."""
         return self.replies == (NOSCRIPT,)
 
 
 class Model:
-    """What may be done in a world, move by move; it makes no decision about what to explore.
+    """What can happen in a world, move by move; it does not decide what to explore.
 
     Args:
         world: what is explored.
         bench: where calls are made.
-        promises: which promises are checked.
-        flush_is_one_move: the weaker atom, kept to be caught by tests: a flush taken as one move.
-        remembers: whether an effect known already is not made again; without it every call is really made.
-        confined: whether a call is made on its own queue's part alone; without it on the whole keyspace.
-        widths: how many of each thing can be told apart.
+        promises: which promises to check.
+        flush_is_one_move: treat a flush as one move: the coarser atom, kept for tests to catch.
+        remembers: whether known effects are taken from the cache; otherwise every call is really made.
+        confined: whether a call is made on its own queue's part only; otherwise on the whole keyspace.
+        widths: how many of each thing can be distinguished.
 
     Attributes:
-        deeds: whose work was seen to be done somewhere, by what it changes: roles and queues.
-        renewals: the deadlines ahead that moves write again, by world-side and label.
+        deeds: the roles seen to be performed somewhere, by what they change: roles and queues.
+        renewals: the future deadlines that moves renew, by world-side and label.
     """
 
     def __init__(
@@ -271,7 +271,7 @@ class Model:
         return self._choose(kind, self._ask(kind, lambda actor, kit: actor.begin(kit)))
 
     def _ask(self, kind: int, ask: Callable[[Actor, Kit], tuple[Choice, ...]]) -> tuple[Choice, ...]:
-        """What an actor says it may do, asked twice: what it says must depend on what it is asked, and on nothing else.
+        """An actor's choices, asked twice: they must depend only on the question.
 
         Raises `ActorFailed` or `Unrepeatable`.
         """
@@ -295,9 +295,9 @@ class Model:
     def _after(
         self, kind: int, program: Program[Any], replies: Sequence[Replies | Exception]
     ) -> Flush[Any] | Done[Any]:
-        """What a program does next; one that is not the kit's own is asked twice.
+        """What a program does next; a program that is not the kit's own is asked twice.
 
-        Raises `ActorFailed` where it raised what is no `EmqError`, and `Unrepeatable`.
+        Raises `ActorFailed` if it raised something other than an `EmqError`, and `Unrepeatable`.
         """
         following = program.after(replies)
         if isinstance(following, Done) and following.error is not None:
@@ -310,7 +310,7 @@ class Model:
         return following
 
     def _deliver(self, number: int, local: Local, replies: Replies | ReplyLost) -> list[Way]:
-        """Where an actor may go on once the flush in flight is answered, or its replies are lost. Remembered."""
+        """Where an actor may go on once the flush in flight is answered, or its replies are lost. Cached."""
         key = (number, None if isinstance(replies, ReplyLost) else replies)
         ways = self._delivered.get(key)
         if ways is None:
@@ -327,7 +327,7 @@ class Model:
         return ways
 
     def _settled(self, kind: int, memory: Hashable, program: Program[Any], done: Done[Any], ended: Ended) -> list[Way]:
-        """Where an actor may go on once a program of its has ended."""
+        """Where an actor may go on after one of its programs has ended."""
         choices = self._ask(kind, lambda actor, kit: actor.after(kit, memory, program, done))
         return self._choose(kind, choices, (*ended, (program, done)))
 
@@ -336,7 +336,7 @@ class Model:
         named: Counter[str] = Counter()
         for program, memory, name in ((choice.program, choice.memory, choice.label) for choice in choices):
             named[name] += 1
-            name = name if named[name] == 1 else f"{name} {named[name]}".strip()  # a name must tell the ways apart
+            name = name if named[name] == 1 else f"{name} {named[name]}".strip()  # names must be distinct
             following = None if program is None else self._after(kind, program, ())
             if not isinstance(following, Done):
                 found.append(Way(self._local(Local(kind, memory, program, flush=following)), name, ended))
@@ -348,14 +348,14 @@ class Model:
         return found
 
     def _local(self, local: Local) -> int:
-        """The number of a local, its request and its claims worked out when it is first met."""
+        """The number of a local; its request and its claims are computed when it is first met."""
         flush, inflight = local.flush, local.inflight
         key = (local.kind, local.memory, local.program, local.answers)
         number = self.locals.find(key)
         if number is None:
             if flush is not None:
                 whole = flush.atomic or self.flush_is_one_move
-                # The first pass over, what answered NOSCRIPT is sent once more.
+                # After the first pass, calls that answered NOSCRIPT are sent again.
                 place = inflight.index(NOSCRIPT) if len(inflight) == len(flush.calls) else len(inflight)
                 calls = flush.calls if whole else (flush.calls[place],)
                 request = self._request(calls, flush.atomic, self.kits[local.kind].server.scripts)
@@ -375,7 +375,7 @@ class Model:
     # --- moves ------------------------------------------------------------------------------------------------------
 
     def start(self) -> tuple[int, list[list[int]]]:
-        """The world-side in the beginning, and where each actor may start."""
+        """The initial world-side, and where each actor may start."""
         sides = self.sides
         keyspace = sides.keyspace(sides.part(part) for part in self.bench.begin(self._set_up))
         side = sides.number(keyspace, sides.caches.number(frozenset()), sides.facts.number(at_start(self.world)))
@@ -383,7 +383,7 @@ class Model:
         return side, [[way.local for way in self.begin(kind)] for kind in kinds]
 
     def _set_up(self) -> None:
-        """Put in place what is there from the start."""
+        """Set up what exists from the start."""
         server = self.bench.server
         kit = Kit(server)
         for plan in self.world.flows if self.world.landed else ():
@@ -401,7 +401,7 @@ class Model:
         return self._step(side, number, local) if fault is None else self._lose(side, number, local)
 
     def _step(self, side: int, number: int, local: Local) -> tuple[Outcome, ...]:
-        """Its next call is made: everything that may come of it."""
+        """Make its next call: all possible results."""
         made = self._make(side, local)
         inflight = (*local.inflight[: local.place], *made.replies, *local.inflight[local.place + 1 :])
         if made.forgotten:
@@ -413,7 +413,7 @@ class Model:
         return self._outcomes(side, local, made, Label("call", number, made=True), ways)
 
     def _lose(self, side: int, number: int, local: Local) -> tuple[Outcome, ...]:
-        """The replies of its flush are lost: before its next call took effect, or after the last one did."""
+        """Lose the replies of its flush: before its next call took effect, or after the last one did."""
         assert local.flush is not None
         ways = self._deliver(number, local, ReplyLost("sim://", local.flush.calls[0].verb))
         label = Label("lost", number, what="before", fault=Fault.LOST_REPLY)
@@ -423,7 +423,7 @@ class Model:
         return outcomes
 
     def _crash(self, number: int) -> tuple[tuple[int, int], ...]:
-        """Where a crash leads: the local afterwards, and the label; empty where it changes nothing."""
+        """Where a crash leads: the local afterwards, and the label; empty if it changes nothing."""
         found = self._crashes.get(number)
         if found is None:
             local = self.locals[number]
@@ -455,7 +455,7 @@ class Model:
         return tuple(found)
 
     def outside(self, side: int, fault: Fault | None = None) -> tuple[Outcome, ...]:
-        """What may happen without any actor: time passes, or one of the faults that are not theirs."""
+        """What may happen without an actor: time passes, or a fault that hits none."""
         sides = self.sides
         keyspace, cache, facts = sides.sides[side]
         found: list[Outcome] = []
@@ -492,7 +492,7 @@ class Model:
         return tuple(found)
 
     def _expiries(self, side: int, number: int) -> Iterator[Outcome]:
-        """The keys of one deadline run out together, of one queue's contents; in which order, is time's."""
+        """Keys of one queue with the same deadline expire together; the groups expire in any order."""
         sides = self.sides
         keyspace, cache, _ = sides.sides[side]
         part = sides.parts[number]
@@ -505,7 +505,7 @@ class Model:
             yield Outcome(after, -1, self.labels.number(Label("expiry", what=told, queue=part.queue)), wrong)
 
     def _key_name(self, name: bytes) -> str:
-        """What a sentence calls a key."""
+        """The name of a key in sentences."""
         at = keys.parse(name)
         if at is None:
             return plain(name)
@@ -520,7 +520,7 @@ class Model:
     # --- moves that are known already -------------------------------------------------------------------------------
 
     def follow(self, side: int, number: int) -> tuple[int, int]:
-        """Where a move from a world-side leads: the world-side, and the local of whoever moved (-1: nobody did)."""
+        """Where a move from a world-side leads: the world-side, and the local of the actor that moved (-1: none)."""
         label = self.labels[number]
         acts = label.local >= 0
         outcomes = self.moves(side, label.local, label.fault) if acts else self.outside(side, label.fault)
@@ -559,7 +559,7 @@ class Model:
     # --- effects and judgement --------------------------------------------------------------------------------------
 
     def _make(self, side: int, local: Local) -> Made:
-        """What an actor's next call comes to: NOSCRIPT, where the server has forgotten its script."""
+        """The effect of an actor's next call: NOSCRIPT if the server has lost its script."""
         request = local.request
         assert request is not None
         keyspace, cache, _ = self.sides.sides[side]
@@ -569,7 +569,7 @@ class Model:
         return self._effect(side, request)
 
     def _effect(self, side: int, request: Request) -> Made:
-        """What a request does: really made once for each contents of its queue, and remembered."""
+        """The effect of a request: really made once for each contents of its queue, and cached."""
         sides = self.sides
         keyspace, cache, _ = sides.sides[side]
         given = sides.keyspaces[keyspace]
@@ -605,7 +605,7 @@ class Model:
         )
 
     def _judge(self, side: int, move: Move, made: Made) -> tuple[int, tuple[int, ...]]:
-        """The world-side after a move, and what it broke."""
+        """The world-side after a move, and its violations."""
         sides = self.sides
         keyspace, cache, facts = sides.sides[side]
         if keyspace == made.keyspace and not move.metrics and not move.ended and _plain(move):
@@ -625,40 +625,40 @@ class Model:
 
 
 class SilentActor(EmqError):
-    """An actor goes from program to program and sends nothing."""
+    """An actor runs one program after another without sending anything."""
 
     def __init__(self, title: str) -> None:
-        super().__init__(f"{title} runs programs for ever that send nothing; let it rest (a Choice without a program).")
+        super().__init__(f"{title} keeps running programs that send nothing; let it stop (a Choice without a program).")
 
 
 class Unrepeatable(EmqError):
-    """An actor, or an operation, does not do the same thing twice."""
+    """An actor, or an operation, is not deterministic."""
 
     def __init__(self, who: str, how: str) -> None:
         super().__init__(
-            f"{who} cannot be repeated: {how}. Explored is only what depends on its arguments and replies alone; "
+            f"{who} cannot be repeated: {how}. The explorer needs code that depends only on its arguments and replies; "
             "an operation's owner must compare equal to another made the same way (a frozen dataclass does)."
         )
 
 
 class ActorFailed(EmqError):
-    """Code of one's own raised what is no `EmqError`; says where, and which moves led there.
+    """Your own code raised something other than an `EmqError`; says where, and which moves led there.
 
     Attributes:
         who: the actor, and its operation.
         error: what it raised.
-        history: the moves before it; None while nobody knows them.
+        history: the moves before it; None if not yet known.
     """
 
     def __init__(self, who: str, error: Exception, history: History | None = None) -> None:
         self.who, self.error, self.history = who, error, history
         traced = "".join(traceback.format_exception(error)).rstrip()
         moves = ("The moves that led there:", *history.sentences) if history is not None and history.moves else ()
-        super().__init__("\n".join((f"{who} raised {type(error).__name__}, which is no EmqError:", traced, *moves)))
+        super().__init__("\n".join((f"{who} raised {type(error).__name__}, which is not an EmqError:", traced, *moves)))
 
 
 def _alike(one: Flush[Any] | Done[Any], other: Flush[Any] | Done[Any]) -> bool:
-    """Whether two answers of a program are the same, as far as their values can be compared."""
+    """Whether two results of a program are the same, as far as their values can be compared."""
     if isinstance(one, Flush) or isinstance(other, Flush):
         return one == other
     comparable = getattr(type(one.value), "__eq__", None) is not object.__eq__
@@ -672,7 +672,7 @@ def _named(choice: Choice) -> str:
 def _difference(one: Choice | None, other: Choice | None) -> str:
     """How two answers to one question differ."""
     if one is None or other is None:
-        return "asked twice, it has more choices once than the other time"
+        return "asked twice, it has different numbers of choices"
     if one.program is not None and other.program is not None and one.program.function is other.program.function:
         for what, first, second in (
             (
@@ -685,7 +685,7 @@ def _difference(one: Choice | None, other: Choice | None) -> str:
         ):
             if first != second:
                 return f"{what} does not compare equal to the one it is given when asked again"
-    return f"asked twice, it chooses {_named(one)} and then {_named(other)}, or remembers something else"
+    return f"asked twice, it first chooses {_named(one)} and then {_named(other)}, or remembers something else"
 
 
 def _plain(move: Move) -> bool:
@@ -697,18 +697,18 @@ def _plain(move: Move) -> bool:
 
 
 def _began_paused(local: Local) -> bool:
-    """Whether a claim that comes next began while its queue was paused, as far as its program asked."""
+    """Whether the next claim began while its queue was paused, as far as its program checked."""
     assert local.request is not None
     if local.request.calls[0].verb != "claim":
         return False
     if not local.past:
-        return True  # it looked at nothing before, so it begins now
+        return True  # it has not read anything yet, so it begins now
     asked, answered = local.past[0].calls[0], local.replies[0]
     return asked.verb == "HEXISTS" and isinstance(answered, tuple) and answered[0] == 1
 
 
 def _claims(local: Local) -> Iterator[Held]:
-    """The claims an actor holds: those it remembers, and those its program was answered."""
+    """The claims an actor holds: those it remembers, and those its program has received."""
     for item in local.memory if isinstance(local.memory, tuple) else (local.memory,):
         if isinstance(item, Claim):
             yield item.queue, item.id, item.token

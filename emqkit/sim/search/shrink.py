@@ -1,6 +1,6 @@
-"""Shrinking a history: moves that the violation does not need are left out, as long as it still breaks.
+"""Shrinks a history: drops moves that the violation does not need, as long as it still breaks.
 
-A history from the search is the shortest already; one from `wander` is mostly idle moves.
+A history from the search is already the shortest; one from `wander` consists mostly of idle moves.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ __all__ = ["shrink"]
 
 
 def shrink(history: History, server: Server) -> History:
-    """The history with as many moves left out as can be, every candidate being really made.
+    """The history with as many moves dropped as possible; every candidate is really made.
 
     Args:
         history: one that breaks a promise.
         server: its scratch place is used.
 
     Returns:
-        A history none of whose moves can be left out alone; the same one if it does not break again here.
+        A history none of whose moves can be dropped alone; the same one if it does not break again here.
     """
     best = history
     moves = list(history.as_json()["moves"])

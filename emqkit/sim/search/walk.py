@@ -1,10 +1,10 @@
-"""Walking a world by hand, one move at a time: to replay a history, to wander where searching would take too long.
+"""Walks a world one move at a time: to replay a history, or to wander where a search would take too long.
 
     walker = Walker(scenario("pump-crashes"), server)
     for option in walker.options(): print(option)
     walker.take(option)
 
-Every call of a walk is really made, on a server that holds the whole keyspace; nothing is remembered.
+Every call of a walk is really made, on a server that holds the whole keyspace; nothing is cached.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ __all__ = ["Option", "Replay", "Walker", "walk_along", "wander"]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A move that can be made now.
+    """A move that is possible now.
 
     Attributes:
         actor: who would move; empty for time and the server's own faults.
-        label: what kind of move it is.
-        slot: which of the world's actors; -1 for nobody.
+        label: the kind of move.
+        slot: which of the world's actors; -1 for none.
         side, local: where it leads.
         wrong: the promises it breaks, each with its sentence.
     """
@@ -51,18 +51,18 @@ class Option:
 
     @property
     def fault(self) -> bool:
-        """Whether it costs a budget."""
+        """Whether it costs budget."""
         return self.label.fault is not None
 
 
 class Walker:
-    """A world at one moment of one history.
+    """A world at one point of one history.
 
     Args:
-        world: whose walk it is.
-        server: where calls are made: its scratch place is taken, and given back by `close`.
-        promises: which promises are looked at.
-        scripts: what script calls mean; the server's own set without it.
+        world: the world to walk.
+        server: where calls are made: its scratch place is used, and released by `close`.
+        promises: which promises to check.
+        scripts: the script set to run; by default the server's own.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Walker:
         self.initial = self.model.view(self.side).snapshot
 
     def close(self) -> None:
-        """Give the scratch place back."""
+        """Release the scratch place."""
         self.place.close()
 
     def __enter__(self) -> Walker:
@@ -93,7 +93,7 @@ class Walker:
         self.close()
 
     def options(self) -> list[Option]:
-        """Every move that can be made now, the actors' first. Raises `ActorFailed`, with the walk so far."""
+        """Every move that is possible now, the actors' first. Raises `ActorFailed`, with the walk so far."""
         try:
             return self._options()
         except ActorFailed as failed:
@@ -116,7 +116,7 @@ class Walker:
         return found
 
     def _faults(self, among: tuple[Fault, ...]) -> list[Fault | None]:
-        """No fault, and those of these that there is still a budget for."""
+        """No fault, and those of these faults that the budget still allows."""
         return [None, *(fault for fault in among if self.left[fault])]
 
     def _option(self, slot: int, outcome: Outcome) -> Option:
@@ -146,13 +146,13 @@ class Walker:
 
 @dataclass(frozen=True)
 class Replay:
-    """What came of replaying a history.
+    """The result of replaying a history.
 
     Attributes:
         history: the moves as they were made this time.
         confirmed: whether the promise broke again.
         says: what is broken, or at which move the replay could not go on.
-        same_scripts: whether the scripts are those the history was made with.
+        same_scripts: whether the scripts are those that the history was made with.
     """
 
     history: History
@@ -168,7 +168,7 @@ def walk_along(
     scripts: ScriptSet,
     server: Server | str | None = None,
 ) -> Replay:
-    """Make these moves, as `History.as_json` writes them, in a world of any kind."""
+    """Make these moves, as written by `History.as_json`, in any world."""
     opened = None if isinstance(server, Server) else open_server(server or "fake://")
     base = server if isinstance(server, Server) else opened
     assert base is not None
@@ -207,10 +207,10 @@ MOST_ENDS = 100_000
 
 
 def _at_the_end(walker: Walker, promise: str) -> str:
-    """What a promise about ends says here, if this is an end already, or wherever fault-free moves lead from here."""
+    """What a promise about ends says here, or in the ends that fault-free moves lead to from here."""
     asked = [(0, one) for one in walker.promises if one.name == promise and one.at_ends]
     model = walker.model
-    model.remembers = True  # from here on it is asked what may follow, not what did
+    model.remembers = True  # from here on the question is what may follow, not what did
     graph = _from_here(walker) if asked else None
     if graph is None:
         return ""
@@ -221,7 +221,7 @@ def _at_the_end(walker: Walker, promise: str) -> str:
 
 
 def _from_here(walker: Walker) -> Graph | None:
-    """The states that fault-free moves lead to from here, the first being this one; None if they are too many."""
+    """The states reachable from here by fault-free moves, this one first; None if there are too many."""
     model, graph = walker.model, Graph()
     vectors: Interner[tuple[int, ...]] = Interner("vectors of locals")
 
@@ -250,7 +250,7 @@ def _from_here(walker: Walker) -> Graph | None:
 
 
 def _held(model: Model, places: Sequence[int]) -> frozenset[Held]:
-    """The claims that somebody alive holds."""
+    """The claims of live actors."""
     return frozenset().union(*(model.locals[place].holds for place in places))
 
 
@@ -262,16 +262,16 @@ def wander(
     moves: int = 200,
     promises: tuple[Promise, ...] = PROMISES,
 ) -> tuple[History, ...]:
-    """Walk at random from the beginning, and return a history for each promise met broken on the way.
+    """Walk at random from the start, and return a history for each promise that breaks on the way.
 
-    For worlds too big to be explored whole: it finds, and never shows that something holds.
+    For worlds too big to explore completely: it finds violations, but never shows that a promise holds.
 
     Args:
-        world: where.
+        world: the world to walk.
         server: its scratch place is used.
-        seed: the same seed walks the same way.
+        seed: the same seed takes the same walk.
         moves: how many, 1 or more.
-        promises: which are looked at.
+        promises: which promises to check.
     """
     if moves < 1:
         raise BadArgument("moves", moves, "is not a whole number of at least 1")

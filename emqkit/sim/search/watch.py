@@ -1,12 +1,13 @@
-"""What calls ask for that a search cannot see, repeat or count on: plain commands by name, foreign scripts as they run.
+"""Finds what calls ask for that a search cannot see, repeat or rely on: plain commands by name, foreign scripts as they
+run.
 
-A plain command is read before it is sent. A script that is not the kit's own runs in a sandbox of its own, where
+A plain command is checked before it is sent. A script that is not the kit's own runs in its own sandbox, where
 
     its server      lets it have the keys it declares and derives, and no others; what it refuses stands in a log,
                     whatever the script makes of the refusal
     its first line  (`watch.lua`) notes what draws chance or reads the clock, and says what time it is
 
-and it is run again at another time, with the fields of hashes in another order: what then differs is named.
+and it runs again at another time, with the fields of hashes in another order: any difference is named.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ __all__ = [
 ]
 
 NOTED = b"emqkit:asked"
-"""The key in which a watched script notes what it asks for."""
+"""The key in which a watched script records what it asks for."""
 
 INSTANTS_MS = (2_000_000_000_000, 2_000_000_001_001, 2_014_632_000_500, 2_019_686_400_000, 2_087_855_999_999)
-"""The times that are tried where a script reads the clock: after each other, across a second, hours, a year, a leap
-day. They lie ahead, so that a deadline reckoned from them has not passed."""
+"""The times to try if a script reads the clock: consecutive, across a second, hours, a year, a leap day. They are in
+the future, so that a deadline computed from them has not passed."""
 
 CHANCE = ("SPOP", "SRANDMEMBER", "HRANDFIELD", "ZRANDMEMBER", "RANDOMKEY")
 LIFE = ("TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME")
@@ -65,7 +66,7 @@ KINDS: Mapping[str, str] = {
     "unseen": "asks for what is no content of a key",
     "clock": "reads the clock",
 }
-"""What is said of a call for each kind of thing it asks for."""
+"""The phrase for each kind of thing that a call asks for."""
 
 _KIND_OF = {
     verb: kind
@@ -76,7 +77,7 @@ _KIND_OF = {
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """How a watched script is run: what time it is, and whether what has no order comes backwards."""
+    """How a watched script runs: at what time, and whether unordered things come backwards."""
 
     instant_ms: int = INSTANTS_MS[0]
     backwards: bool = False
@@ -86,7 +87,7 @@ class Trial:
 
 
 def asked_by(call: Call[Any]) -> str | None:
-    """Which kind of thing a plain command asks for that makes a verdict unknown; None for nothing of the kind."""
+    """The kind of thing a plain command asks for that makes a verdict unknown; None if there is none."""
     verb = call.verb.upper()
     if verb == "TIME":
         return "clock"
@@ -114,13 +115,13 @@ def refused(call: Call[Any]) -> str | None:
 
 
 def foreign_in(calls: Iterable[Call[Any]], scripts: ScriptSet) -> tuple[Call[Any], ...]:
-    """Those of the calls that run Lua which is not the kit's own."""
+    """The calls that run Lua which is not the kit's own."""
     return tuple(call for call in calls if call.kind == "script" and not is_released(scripts[call.verb]))
 
 
 @lru_cache(maxsize=64)
 def watched(scripts: ScriptSet, trial: Trial) -> ScriptSet:
-    """The same set with every foreign script watched."""
+    """The script set with every foreign script watched."""
     first = _first_line(trial)
     own = {s.name: s if is_released(s) else replace(s, source=first + s.source) for s in scripts}
     return ScriptSet(scripts.name, own)
@@ -145,7 +146,7 @@ def _text() -> str:
 
 
 def patterns(calls: Iterable[Call[Any]], scripts: ScriptSet) -> tuple[bytes, ...]:
-    """The keys that these calls declare, and those their scripts say they derive on the same slot, for an ACL."""
+    """The keys that these calls declare, and those that their scripts' headers derive on the same slot, for an ACL."""
     calls = tuple(calls)
     found: dict[bytes, None] = {NOTED: None}
     slot = b"" if (queue := home(calls)) is None else _escaped(keys.queue_key(queue, ""))
@@ -169,7 +170,7 @@ def _derived(script: Script, call: Call[Any]) -> Iterator[bytes]:
 
 
 def _escaped(key: bytes) -> bytes:
-    """A key as a pattern that fits it alone; of spaces, which an ACL cannot spell, any byte."""
+    """A pattern that matches only this key, except that a space, which an ACL cannot contain, matches any byte."""
     escaped = re.sub(rb"([\\*?\[\]^])", rb"\\\1", key)
     return re.sub(rb"[\s\0]", b"?", escaped)
 
