@@ -243,6 +243,8 @@ def test_of_a_line_that_runs_in_processes_of_its_own_the_tests_of_its_room_are_a
         ("class Call(Protocol):\n    @property\n    def verb(self, n=1) -> str: ...", set()),
         ("class Call(Base):\n    @property\n    def verb(self) -> str: ...", {""}),
         ("pairs = zip(a, b, strict=True)", set()),
+        ("assert a is not None and isinstance(b, Pair)", set()),
+        ("assert a is not None and b in c", {"assert a is not None and b not in c"} | MORE),
     ],
 )
 def test_a_line_of_python_can_become(line: str, expected: set[str]) -> None:

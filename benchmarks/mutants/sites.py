@@ -153,6 +153,7 @@ OPERATORS = (
 
 # What a test cannot see, or ought not to look at.
 _HINTS = {"overload", "override", "final", "runtime_checkable"}  # for the type checker alone
+_NARROWS = re.compile(r"^\s*isinstance\(| is not None\s*$")  # asserted, so that the type checker knows it too
 _MEMORY = {"cache", "lru_cache"}  # a remembered answer is the same answer
 _KEYWORDS = {
     "slots",  # saves memory
@@ -218,6 +219,8 @@ def _left_out(node: Any) -> bool:
         if kind == "argument" and children[0].type == "name" and children[0].value in _KEYWORDS:
             return True
         if kind == "if_stmt" and children[1].get_code().strip() in ("TYPE_CHECKING", '__name__ == "__main__"'):
+            return True
+        if kind == "assert_stmt" and all(_NARROWS.search(part) for part in children[1].get_code().split(" and ")):
             return True
         if kind == "classdef" and children[2].type == "operator" and children[3].get_code() == "Protocol":
             return True
