@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import lupa
 import pytest
@@ -22,11 +23,11 @@ from emqkit.scripts import Argument, Group, Item, Layout, Script, ScriptSet, shi
 from emqkit.servers import Server, open_server
 from emqkit.servers.embedded import EmbeddedServer
 from emqkit.snapshot import Hash, Items, Ranked, Snapshot, Text, Value, capture, restore
-from emqkit.stepper import Asked, Fault, Stepped, step, step_call
+from emqkit.stepper import Asked, Fault, Line, Moment, Stepped, step, step_call
 from emqkit.stepper import machine as stepper_machine
 from emqkit.stepper.commands import COMMANDS, clock_tokens, withheld
 from emqkit.stepper.compare import Clock, key_differences, reply_differences
-from emqkit.stepper.machine import Ending, Job, run_apart, run_here
+from emqkit.stepper.machine import Ending, Halt, Job, run_apart, run_here
 from emqkit.stepper.result import shown
 from emqkit.stepper.run import codec
 from emqkit.trace import CallRecord
@@ -443,6 +444,44 @@ def test_a_repr_is_the_sentence(server: Server, queue: str, added: Trace) -> Non
         "<claim ran 14 lines and made 6 calls; 4 changes. "
         f"In one go, on {where} server, it left the same keys and gave the same reply.>"
     )
+
+
+@pytest.mark.parametrize(
+    ("lines", "changed", "error", "sentence"),
+    [
+        (0, 0, None, "the script ran 0 lines and made 0 calls; 0 changes. It agrees."),
+        (1, 1, None, "the script ran 1 line and made 0 calls; 1 change. It agrees."),
+        (2, 2, Fault(3, "ERR\x00no"), "failed in line 3: ERR\\x00no. The 2 changes before that stay. It agrees."),
+        (2, 1, Fault(0, "ERR no"), "failed: ERR no. The 1 change before that stays. It agrees."),
+        (2, 0, Fault(2, "late", stopped=True), "was stopped in line 2: late. It had changed nothing. It agrees."),
+    ],
+)
+def test_a_run_is_told_with_how_it_ended_and_what_stays(
+    lines: int, changed: int, error: Fault | None, sentence: str
+) -> None:
+    nothing, after = Snapshot(), Snapshot(tuple((b"k%d" % n, Text(b"v")) for n in range(changed)))
+    events = tuple(Line(number, None, ()) for number in range(1, lines + 1))
+    agreement = "It agrees."
+    stepped = Stepped(None, "", (), (), events, None, error, nothing, after, True, agreement, None, None, "fake")
+    ran = f"the script ran {lines} lines and made 0 calls, then "
+    assert stepped.sentence == (sentence if error is None else ran + sentence)
+    assert stepped.atomic_state_digest is None
+    if error is not None and error.stopped:
+        refusal = pytest.raises(BadArgument, match=r"the script.* was stopped by the stepper \(late\)")
+        with open_server("fake://") as server, refusal:
+            stepped.commit(server)
+
+
+def test_a_call_belongs_to_the_moment_of_its_line() -> None:
+    nothing, one, two = Snapshot(), *(Snapshot(((b"k", Text(value)),)) for value in (b"1", b"2"))
+    calls = [Asked((b"SET",), b"OK", 1, before, after, nothing) for before, after in ((nothing, one), (one, two))]
+    first, second, third = (Line(number, None, ()) for number in (1, 2, 3))
+    events = (first, second, *calls, third)
+    stepped = Stepped(None, "", (), (), events, None, None, nothing, two, None, "", None, None, "fake")
+    assert stepped.moments == (Moment(first, (), nothing), Moment(second, tuple(calls), two), Moment(third, (), two))
+    assert (stepped.lines, stepped.asked) == ((first, second, third), tuple(calls))
+    early = replace(stepped, events=(calls[0], first))
+    assert early.moments == (Moment(first, (), nothing),)
 
 
 # --- conversions: the server's rules, not ours ------------------------------------------------------------------------
@@ -1211,6 +1250,50 @@ def test_a_child_whose_parent_is_gone_ends() -> None:
             assert child.wait(60) is not None
         finally:
             child.kill()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a process's memory is bounded on Linux only")
+def test_a_child_is_held_to_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    children: list[int] = []
+    limits: list[str] = []
+
+    class Watched(subprocess.Popen[bytes]):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            children.append(self.pid)
+
+    def ask(verb: bytes, line: int, tokens: list[bytes]) -> list[bytes]:
+        limits.extend(Path(f"/proc/{children[0]}/limits").read_text().splitlines())
+        return [b"T"]
+
+    monkeypatch.setattr(subprocess, "Popen", Watched)
+    ending = run_apart(replace(JOB, source=b"return redis.call('PING')"), lambda *_: None, ask, 30.0)
+    assert ending.kind == "returned"
+    (space,) = [line.split() for line in limits if line.startswith("Max address space")]
+    assert space[3:5] == [str(1 << 30)] * 2
+
+
+def test_a_message_that_is_too_long_or_none_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stepper_machine, "LARGEST_MESSAGE", 80)
+    monkeypatch.setattr(stepper_machine, "__file__", str(tmp_path / "child.py"))
+    end = '["end", "returned", ["T"], "", 0]'
+    lines = [f'["line", {number}, true, []]' for number in (1, 2)]
+    long = f'["line", 3, true, [["{"x" * 80}", "1"]]]'
+    (tmp_path / "child.py").write_text(
+        "\n".join(f"print({line!r})" for line in (lines[0], "what?", long, lines[1], end))
+    )
+    seen: list[int] = []
+    ending = run_apart(JOB, lambda number, main, shown: seen.append(number), lambda *_: [], 30.0)
+    assert (ending, seen) == (Ending("returned", (b"T",)), [1, 2])
+
+
+def test_a_child_that_is_stopped_says_the_line_it_was_last_in() -> None:
+    def ask(verb: bytes, line: int, tokens: list[bytes]) -> list[bytes]:
+        raise Halt("no more")
+
+    source = b"local x = 1\n\nredis.call('GET', 'k')\nreturn 1"
+    for run in (run_here, lambda *args: run_apart(*args, 30.0)):
+        assert run(replace(JOB, source=source), lambda *_: None, ask) == Ending("stopped", text=b"no more", line=3)
 
 
 def test_a_child_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
