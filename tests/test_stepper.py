@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -460,7 +461,7 @@ def test_a_run_is_told_with_how_it_ended_and_what_stays(
     lines: int, changed: int, error: Fault | None, sentence: str
 ) -> None:
     nothing, after = Snapshot(), Snapshot(tuple((b"k%d" % n, Text(b"v")) for n in range(changed)))
-    events = tuple(Line(number, None, ()) for number in range(1, lines + 1))
+    events: tuple[Line | Asked, ...] = tuple(Line(number, None, ()) for number in range(1, lines + 1))
     agreement = "It agrees."
     stepped = Stepped(None, "", (), (), events, None, error, nothing, after, True, agreement, None, None, "fake")
     ran = f"the script ran {lines} lines and made 0 calls, then "
@@ -476,10 +477,12 @@ def test_a_call_belongs_to_the_moment_of_its_line() -> None:
     nothing, one, two = Snapshot(), *(Snapshot(((b"k", Text(value)),)) for value in (b"1", b"2"))
     calls = [Asked((b"SET",), b"OK", 1, before, after, nothing) for before, after in ((nothing, one), (one, two))]
     first, second, third = (Line(number, None, ()) for number in (1, 2, 3))
-    events = (first, second, *calls, third)
+    events: tuple[Line | Asked, ...] = (first, second, *calls, third)
     stepped = Stepped(None, "", (), (), events, None, None, nothing, two, None, "", None, None, "fake")
     assert stepped.moments == (Moment(first, (), nothing), Moment(second, tuple(calls), two), Moment(third, (), two))
     assert (stepped.lines, stepped.asked) == ((first, second, third), tuple(calls))
+    assert repr(stepped.moments[0]) == "Moment(line=Line(number=1, move=None, locals=()), asked=())"
+    assert repr(calls[0]) == "Asked(args=(b'SET',), reply=b'OK', line=1)"
     early = replace(stepped, events=(calls[0], first))
     assert early.moments == (Moment(first, (), nothing),)
 
@@ -1292,7 +1295,8 @@ def test_a_child_that_is_stopped_says_the_line_it_was_last_in() -> None:
         raise Halt("no more")
 
     source = b"local x = 1\n\nredis.call('GET', 'k')\nreturn 1"
-    for run in (run_here, lambda *args: run_apart(*args, 30.0)):
+    ways: list[Callable[..., Ending]] = [run_here, partial(run_apart, deadline_s=30.0)]
+    for run in ways:
         assert run(replace(JOB, source=source), lambda *_: None, ask) == Ending("stopped", text=b"no more", line=3)
 
 

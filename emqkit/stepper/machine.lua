@@ -18,20 +18,8 @@ local function stop(why)
   error(stopped, 0)
 end
 
--- The line of the script that is running, however deep the call below it. `return redis.call(…)` leaves no frame;
--- then it is the last line that ran.
+-- The line of the script that is running: the last that began, or was returned into.
 local last_line = 0
-local function here()
-  for level = 2, 250 do
-    local info = getinfo(level, 'Sl')
-    if not info or info.what == 'tail' then
-      break
-    elseif info.source == USER then
-      return info.currentline
-    end
-  end
-  return last_line
-end
 
 -- A function returns, perhaps into the middle of a line of the script: no line begins, but another one continues.
 local function returned()
@@ -115,7 +103,7 @@ local function answered(verb, ...)
   for i = 1, select('#', ...) do
     spell((select(i, ...)), words, 1)
   end
-  local tokens = ask(verb, here(), words, #words)
+  local tokens = ask(verb, last_line, words, #words)
   local mark = sub(tokens[1], 1, 1)
   if mark == '!' then
     stop(sub(tokens[1], 2))
@@ -248,7 +236,7 @@ local visible = {
   end,
   xpcall = function(body, ...)
     if select('#', ...) == 0 then
-      error(format("user_script:%d: bad argument #2 to 'xpcall' (value expected)", here()), 0)
+      error(format("user_script:%d: bad argument #2 to 'xpcall' (value expected)", last_line), 0)
     end
     local handler = ...
     -- A handler runs where the error was raised; inside the hook its lines would not be counted.
@@ -334,7 +322,7 @@ local ok, value = xpcall(function()
   sethook(hook, 'lr')
   return (chunk())
 end, function(raised)
-  failed_at = here()
+  failed_at = last_line
   return raised
 end)
 sethook()

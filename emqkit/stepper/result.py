@@ -126,18 +126,18 @@ class Stepped:
     """
 
     script: Script | None
-    source: str = field(repr=False)
+    source: str
     keys: tuple[tuple[str, bytes], ...]
     argv: tuple[tuple[str, bytes], ...]
-    events: tuple[Line | Asked, ...] = field(repr=False)
+    events: tuple[Line | Asked, ...]
     reply: Reply
     error: Fault | None
-    before: Snapshot = field(repr=False)
-    after: Snapshot = field(repr=False)
+    before: Snapshot
+    after: Snapshot
     agrees: bool | None
     agreement: str
     atomic_reply: Reply
-    atomic_after: Snapshot | None = field(repr=False)
+    atomic_after: Snapshot | None
     server_kind: ServerKind
 
     @cached_property
