@@ -313,7 +313,7 @@ local function hook(event, number)
     i = i + 1
   end
   if on_line(number, info.what == 'main', unpack(seen)) then
-    stop('')
+    stop(true) -- whoever said so knows why
   end
 end
 
