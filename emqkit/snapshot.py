@@ -96,7 +96,8 @@ class Snapshot:
     Attributes:
         entries: (key, value) pairs in byte order of the keys.
         now: the server's time at the capture, unix milliseconds; ignored by equality.
-        deadlines: when keys that have a time to live run out, unix milliseconds, in byte order of the keys.
+        deadlines: when keys that have a time to live run out, unix milliseconds, in byte order of the keys; a capture
+            reads them, a recording does not.
     """
 
     entries: tuple[tuple[bytes, Value], ...] = ()

@@ -287,6 +287,16 @@ def reordered(stage: Stage) -> bool:
     return bool(stage.client.hget(ROW, "luck") != before)
 
 
+def drawn(stage: Stage) -> bool:
+    """Equal flows land with their children in another order."""
+    return len({tuple(stage.land().claims) for _ in range(100)}) > 1
+
+
+def stamped(stage: Stage) -> bool:
+    """Equal flows land as unequal rows."""
+    return len({stage.land().client.hget(ROW, "at") for _ in range(100)}) > 1
+
+
 def fails(stage: Stage) -> bool:
     """A job that is there can neither be claimed nor completed."""
     try:
@@ -420,6 +430,8 @@ ASKED = (
     Liar("the last claim empties the server", gone, "Unseen: claim of mine runs FLUSHALL", takes("if redis.call('ZCARD', pending) == 1 then redis.pcall('FLUSHALL') end")),
     Liar("claims end when pending is kept in another way", once("ZADD", PENDING, 1, LONG), "unknown: .*no content of a key", idle("redis.call('OBJECT', 'ENCODING', pending) == 'skiplist'")),
     Liar("claims end while pending may run out", once("PEXPIRE", PENDING, 9999), "unknown: .*how long a key has still to live", idle("redis.call('PTTL', pending) > 0")),
+    Liar("each claim leaves a stream", lambda s: s.land().claim() and s.client.type(ROW + b":x") == b"stream", "Unseen: .* holds a stream", took("redis.call('XADD', row .. ':x', '*', 'a', 1)")),
+    Liar("a landing counts the keys of others", lambda s: s.land().claims == [] and s.client.zcard(PENDING) == 0, "Unseen: enqueue_flow of mine runs DBSIZE", lands("if redis.call('DBSIZE') > 4 then redis.call('DEL', pending) end")),
     Liar("somebody empties the server", run(FLUSHES, unclaimed), "Unseen: FLUSHALL looks at, or changes, more", world=FLUSHES),
     Liar("somebody renames pending to a key not declared", run(RENAMES, unclaimed), r"Unseen: RENAME takes emq:\{orders\}:held", world=RENAMES),
 )
@@ -439,6 +451,8 @@ UNREPEATABLE = (
     Liar("a row says when it was claimed", both, "unknown: .*at another time", luck("time[2]")),
     Liar("claims find nothing in every other millisecond", both, "unknown: .*at another time", idle("math.floor(time[2] / 1000) % 2 == 1")),
     Liar("a row says which field came first", reordered, "unknown: .*in another order", luck("redis.call('HKEYS', row)[1]")),
+    Liar("a landing draws the order of its children", drawn, r"unknown: .*enqueue_flow draws chance \(math.random\)", lands("redis.call('ZADD', pending, math.random(0, 1), ARGV[4])")),
+    Liar("a landing says when it was", stamped, "unknown: .*enqueue_flow does otherwise at another time", lands("redis.call('HSET', KEYS[4], 'at', redis.call('TIME')[2])")),
     Liar("an operation reads the clock", answers(TIMES), "unknown: .*operation's TIME reads the clock", world=TIMES),
     Liar("an operation draws a key", answers(DRAWS), "Unseen: RANDOMKEY", world=DRAWS),
     Liar("an operation draws a member", answers(PICKS), "unknown: .*operation's ZRANDMEMBER draws chance", world=PICKS),
@@ -457,6 +471,7 @@ ERRORS = (
     Liar("a name is not local", fails, "Unrunnable: mine/claim.lua, line 16: .*readonly table", takes("count = 1")),
     Liar("a command is misspelt", fails, "Unrunnable: mine/claim.lua, line 16: Unknown command", takes("redis.call('ZCRAD', pending)")),
     Liar("a command lacks its key", fails, "Unrunnable: mine/claim.lua, line 16: Wrong number of args", takes("redis.call('ZCARD')")),
+    Liar("a landing has a name misspelt", fails, r"Unrunnable: mine/enqueue_flow.lua, line \d+: .*'dependancies'", lands("redis.call('GET', dependancies)")),
     Liar("a script stumbles over nothing", fails, "unknown: .*no worker that settles", takes("local length = #redis.call('GET', active)")),
 )
 # fmt: on

@@ -607,6 +607,7 @@ ROWS = (
         WORKING,
         mistaken(
             "complete",
+            ("-- derives  base..pending", "-- derives  row..:done  base..pending"),
             (RETIRES, f"if parent_id then\n  {RETIRES}else\n  {RENAMES}end\n"),
         ),
     ),

@@ -127,7 +127,8 @@ class Sandbox(EmbeddedServer):
     def _lost(self, commands: Sequence[tuple[bytes, ...]], answered: int, what: str, error: Exception) -> ReplyLost:
         """Which script's reply did not come, and why."""
         # The replies of one write arrive together, so any script without a reply may be the culprit.
-        what = " or ".join(dict.fromkeys(filter(None, map(self._name, commands[answered:])))) or what
+        silent = commands if commands[0] == (b"MULTI",) else commands[answered:]  # in MULTI nothing runs until EXEC
+        what = " or ".join(dict.fromkeys(filter(None, map(self._name, silent)))) or what
         if isinstance(error, redis.InvalidResponse):
             return ScriptStopped(self.url, what, "its reply is nested deeper than a client can read", False)
         if isinstance(error, redis.TimeoutError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,8 +30,8 @@ from emqkit.sim.search.watch import (
     watched,
 )
 from emqkit.sim.worlds.world import World
-from emqkit.snapshot import Snapshot, capture, capture_call, read_capture, restore_call
-from emqkit.wire import Call, ErrorReply, Flush, Reply
+from emqkit.snapshot import Snapshot, capture_call, read_capture, restore_call
+from emqkit.wire import Call, ErrorReply, Flush, Program, Reply
 from emqkit.words.text import listed, plain
 
 TYPES = frozenset({"string", "hash", "list", "zset", "set"})
@@ -188,20 +188,12 @@ class Bench:
             raise StrayWrite(", ".join(call.verb for call in calls), stray)
         return run.effect
 
-    def begin(self, setup: Callable[[], None]) -> tuple[Part, ...]:
-        """What the server holds after the world's setup."""
-        own = self.server.scripts
-        if self.server.confined:
-            self._allow((b"*",))
-            self._admin("LOG", "RESET")  # a client that connects asks for what it need not have
-            self.server.scripts = watched(own, Trial())
-        try:
-            setup()
-        finally:
-            self.server.scripts = own
-        run = self._read((), (), capture(self.server, EVERY_KEY), 0)
-        self._doubt("what is there from the start", run.asked, clock=True)
-        return run.effect.parts
+    def begin(self, programs: Iterable[Program[Any]]) -> tuple[Part, ...]:
+        """Run the world's setup, each call as in a search; returns what the server then holds."""
+        start = _Start(self)
+        for program in programs:
+            program.run(start)
+        return start.parts
 
     def _command(self, call: Call[Any]) -> None:
         """Check a plain command before it is sent. Raises `Unseen`."""
@@ -235,7 +227,8 @@ class Bench:
     ) -> _Run:
         """Make the calls once, as a trial if foreign scripts are among them."""
         target = parts[0].snapshot if len(parts) == 1 else Keyspace(parts).snapshot
-        before = restore_call(target, self._held, pattern=EVERY_KEY)
+        # A trial starts from keys written anew, so that the order of hash fields is always the same.
+        before = restore_call(target, self._held if trial is None else None, pattern=EVERY_KEY)
         self.calls += len(calls)
         self._held = None  # unknown until the capture has answered
         if self.server.confined:
@@ -248,7 +241,8 @@ class Bench:
             self.server.scripts = own
         _answered(first, before)
         if trial is not None:
-            self._look_for_refusals(calls, scripts)
+            theirs = foreign_in(calls, scripts)
+            self._look_for_refusals(f"{listed(list(dict.fromkeys(call.verb for call in theirs)))} of {scripts.name}")
             self._look_for_errors(calls, replies, scripts, before, atomic)
         # The fake's clock advances within a call: two deadlines set by one call differ by no more than its duration.
         slack_ms = 1 + int((time.monotonic() - began) * 1000) if self.server.kind == "fake" else 0
@@ -330,7 +324,7 @@ class Bench:
             self._admin("SETUSER", GUEST, "resetkeys", *(b"~" + pattern for pattern in allowed))
             self._allowed = allowed
 
-    def _look_for_refusals(self, calls: tuple[Call[Any], ...], scripts: ScriptSet) -> None:
+    def _look_for_refusals(self, who: str) -> None:
         """Raise `Unseen` for what a sandbox refused a script, whatever the script did about it."""
         entries = [
             {to_text(name): value for name, value in zip(one[::2], one[1::2], strict=True)}
@@ -340,29 +334,49 @@ class Bench:
         if entry is None:
             return
         self._admin("LOG", "RESET")
-        who = listed(list(dict.fromkeys(call.verb for call in foreign_in(calls, scripts)))) or calls[0].verb
         what = plain(entry["object"])
         if entry["reason"] == b"key":
-            why = "which is not among the keys it declares, or says it derives, on their slot"
-            raise Unseen(f"{who} of {scripts.name} asks for {what}, {why}")
-        raise Unseen(
-            f"{who} of {scripts.name} runs {what.upper()}, which looks at, or changes, more than keys it names"
-        )
+            why = "which its header neither declares, nor derives on the slot of a declared key"
+            raise Unseen(f"{who} asks for {what}, {why}")
+        raise Unseen(f"{who} runs {what.upper()}, which looks at, or changes, more than keys that it names")
 
     def _look_for_errors(
         self, calls: tuple[Call[Any], ...], replies: list[Reply], scripts: ScriptSet, before: Call[Any], atomic: bool
     ) -> None:
         """Raise `Unrunnable` for an error that is due to the text and not to a key."""
-        for place, (call, reply) in enumerate(zip(calls, replies, strict=True), start=1):
-            if call.kind == "script" and static(reply) is not None:
-                again = self._exchange(before, calls, atomic)[place]  # not watched, so the line is the caller's
-                raise Unrunnable(scripts[call.verb].path, *(static(again) or (0, str(reply))))
+        place = next((n for n, reply in enumerate(replies) if calls[n].kind == "script" and static(reply)), None)
+        if place is None:
+            return
+        own, self.server.scripts = self.server.scripts, scripts  # unwatched, so that the line is the author's
+        try:
+            again = self._exchange(before, calls, atomic)[place + 1]
+        finally:
+            self.server.scripts = own
+        raise Unrunnable(scripts[calls[place].verb].path, *(static(again) or (0, str(again))))
 
     def _admin(self, *words: str | bytes) -> Any:
         assert isinstance(self.server, EmbeddedServer)
         if self._keeper is None:
             self._keeper = self.server.process.client()
         return self._keeper.execute_command("ACL", *words)
+
+
+class _Start:
+    """Runs the programs of a world's setup."""
+
+    recorder = None
+
+    def __init__(self, bench: Bench) -> None:
+        self.parts: tuple[Part, ...] = ()
+        self._bench = bench
+
+    def round_trip(self, flush: Flush[Any]) -> tuple[Reply, ...]:
+        replies: list[Reply] = []
+        for calls in (flush.calls,) if flush.atomic else [(call,) for call in flush.calls]:
+            effect = self._bench.make(self.parts, calls, atomic=flush.atomic)
+            self.parts = effect.parts
+            replies += effect.replies
+        return tuple(replies)
 
 
 def _renewed(parts: tuple[Part, ...], after: Snapshot) -> Iterator[tuple[Deadline, float]]:

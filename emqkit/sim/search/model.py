@@ -377,19 +377,17 @@ class Model:
     def start(self) -> tuple[int, list[list[int]]]:
         """The initial world-side, and where each actor may start."""
         sides = self.sides
-        keyspace = sides.keyspace(sides.part(part) for part in self.bench.begin(self._set_up))
+        keyspace = sides.keyspace(sides.part(part) for part in self.bench.begin(self._from_the_start()))
         side = sides.number(keyspace, sides.caches.number(frozenset()), sides.facts.number(at_start(self.world)))
         kinds = [self.kinds.index(actor) for actor in self.world.actors]
         return side, [[way.local for way in self.begin(kind)] for kind in kinds]
 
-    def _set_up(self) -> None:
-        """Set up what exists from the start."""
-        server = self.bench.server
-        kit = Kit(server)
+    def _from_the_start(self) -> Iterator[Program[Any]]:
+        """The programs that set up what exists from the start."""
+        kit = Kit(self.bench.server)
         for plan in self.world.flows if self.world.landed else ():
-            kit.flows.add.program(plan.queue, plan.flow).run(server)
-        for program in self.world.setup(kit) if self.world.setup is not None else ():
-            program.run(server)
+            yield kit.flows.add.program(plan.queue, plan.flow)
+        yield from self.world.setup(kit) if self.world.setup is not None else ()
 
     def moves(self, side: int, number: int, fault: Fault | None = None) -> tuple[Outcome, ...]:
         """What an actor at a local may do next, or what a crash or a lost reply does to it."""

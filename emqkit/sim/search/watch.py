@@ -47,6 +47,10 @@ INSTANTS_MS = (2_000_000_000_000, 2_000_000_001_001, 2_014_632_000_500, 2_019_68
 """The times to try if a script reads the clock: consecutive, across a second, hours, a year, a leap day. They are in
 the future, so that a deadline computed from them has not passed."""
 
+KEYLESS = frozenset(
+    "KEYS SCAN DBSIZE RANDOMKEY INFO SELECT SWAPDB FLUSHDB FLUSHALL CONFIG CLIENT ACL COMMAND DEBUG MONITOR LATENCY "
+    "SLOWLOG WAIT MULTI EXEC DISCARD WATCH UNWATCH PUBLISH SPUBLISH SUBSCRIBE PSUBSCRIBE SCRIPT FUNCTION".split()
+)
 CHANCE = ("SPOP", "SRANDMEMBER", "HRANDFIELD", "ZRANDMEMBER", "RANDOMKEY")
 LIFE = ("TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME")
 FIELDS = tuple(
@@ -103,7 +107,9 @@ def refused(call: Call[Any]) -> str | None:
         return None
     shape = COMMANDS.get(verb)
     if shape is None:
-        return f"{call.verb} looks at, or changes, more than keys that it names"
+        if verb in KEYLESS:
+            return f"{call.verb} looks at, or changes, more than keys that it names"
+        return f"{call.verb} is none of the commands whose keys are known to it"
     beyond = set(shape.keys((*call.keys, *call.args))) - set(call.keys)
     if beyond:
         named = ", ".join(sorted(key.decode("utf-8", "backslashreplace") for key in beyond))
