@@ -139,7 +139,7 @@ class JobGone(EmqError):
 
     def __init__(self, queue: str, id: str) -> None:
         super().__init__(
-            f"job {id} has no row in queue {queue}: it is completed, removed or was never landed. "
+            f"job {id} has no row in queue {queue}: it was completed or removed, or never landed. "
             f"There is nothing left to settle; drop the claim."
         )
         self.queue = queue
