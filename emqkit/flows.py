@@ -189,7 +189,7 @@ class FailedFlow:
         remains: what is left behind: `held` (the parent, with `landed_ids`), `absent` (nothing), or `unknown` (a reply
             was lost, or a script failed half-way, and what it wrote before that stays). The remedy is the same add with
             the same ids.
-            landed_ids: what landed before the refusal, as far as seen, parent first.
+        landed_ids: what landed before the refusal, as far as seen, parent first.
     """
 
     index: int

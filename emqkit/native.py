@@ -58,7 +58,7 @@ class Native:
             token: the claim's fencing token.
             parent: sends the line that `jobs.complete` would send for a child of this parent: 5 keys, or 3 if
                 `parent.queue` is set. It is refused for its number of keys alone.
-                result: the result on that line; the job's own id if omitted.
+            result: the result on that line; the job's own id if omitted.
 
         Returns:
             True: the job had no parent and is done.

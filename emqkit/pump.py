@@ -59,7 +59,7 @@ class Pump:
     Attributes:
         last_error: what the thread's last pass raised; None if it raised nothing.
         blocked_by: the poison entry at which the thread's last pass without an error stopped; None once it is delivered
-        or removed.
+            or removed.
 
     Raises:
         BadArgument, IllFormedQueue: when made.

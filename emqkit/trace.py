@@ -123,7 +123,7 @@ class Trace:
             program: `flows.add.program("orders", flow)`.
             server: where it runs; other changes made there meanwhile show up too.
             stop_after: stop it after this many calls, 0 or more, as if its host had crashed; `.error` is then
-            `Stopped`. It can stop between two calls of one flush.
+                `Stopped`. It can stop between two calls of one flush.
             pattern: which keys to record, a glob.
 
         Raises:

@@ -1,6 +1,6 @@
 """A Worker claims the jobs of one queue, passes each to your handler, and settles it.
 
-    housekeeping reap lapsed leases, promote what is due
+    tidy up      reap lapsed leases, promote what is due
     claim        the smallest pending id; none: is the queue empty, paused, or only waiting?
     handle       your function, with the claim
     settle       complete with what it returned, or retry with the text of what it raised

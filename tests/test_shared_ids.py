@@ -105,7 +105,7 @@ def test_a_server_that_gives_no_ids_says_what_to_do(
     server.minter = SharedMinter(server._reserve)
     with monkeypatch.context() as patch:
         patch.setattr(server, "round_trip", lambda flush: (ErrorReply("NOPERM", "no such key for you"),))
-        with pytest.raises(UnsuitableServer, match=r"emqkit:ids was answered with NOPERM .* into server\.minter"):
+        with pytest.raises(UnsuitableServer, match=r"emqkit:ids was answered with NOPERM .* set server\.minter"):
             Flows(server).add(queue, Flow("p", [Child("x")]))
 
     def lost(flush: Flush[object]) -> tuple[Reply, ...]:

@@ -29,9 +29,9 @@ def open_server(
     Args:
         url: `fake://`, `embedded://`, `valkey://host:port/db`, `valkeys://…` (TLS), `redis://`, `rediss://` or
             `unix:///path`. Default: the environment's `EMQKIT_SERVER`, else `fake://`.
-            scripts: the script set to run: `published`, `zoo/<mistake>`, a folder of your own Lua laid over the
+        scripts: the script set to run: `published`, `zoo/<mistake>`, a folder of your own Lua laid over the
             published one, or a `ScriptSet`.
-            minter: where new ids come from; default: the server's own. `Minter.fixed()` gives the same ids every time.
+        minter: where new ids come from; default: the server's own. `Minter.fixed()` gives the same ids every time.
 
     Raises:
         BadArgument: the URL's scheme is none of these.

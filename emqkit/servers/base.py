@@ -44,7 +44,7 @@ class Server:
         scripts: the `ScriptSet` in which script calls are resolved.
         client: the redis-py client, for looking around; recorders do not see its commands.
         minter: where new ids come from: this server lends every process that mints for it a node of its own
-        (`SharedMinter`). It can be replaced (by `Minter.fixed()` in a notebook).
+            (`SharedMinter`). It can be replaced (by `Minter.fixed()` in a notebook).
         recorder: sees the operations run here; see `emqkit.record`.
     """
 

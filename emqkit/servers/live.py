@@ -99,7 +99,7 @@ def open_live(url: str, scripts: ScriptSet) -> LiveServer:
         BadArgument: the URL cannot be read.
         Unreachable: nothing answers there.
         UnsuitableServer: it answers, but wants another password, has no such database, is too old, is a read-only
-        replica, is one node of a cluster, has no scripting, or accepts no writes (out of memory).
+            replica, is one node of a cluster, has no scripting, or accepts no writes (out of memory).
     """
     address = _read_url(url)
     try:

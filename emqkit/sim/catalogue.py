@@ -68,13 +68,13 @@ def explore(
         world: a `World`, or a scenario's name (see `emqkit explore --list`).
         scripts: the script set to explore: `published`, `zoo/<mistake>`, a folder of your own Lua, or a `ScriptSet`;
             by default the server's own.
-            server: where calls are really made: a server, whose scratch place is used, or a URL; `fake://` by default.
+        server: where calls are really made: a server, whose scratch place is used, or a URL; `fake://` by default.
             Scripts that are not the kit's own are always explored in a sandbox.
-            crashes, lost_replies, lapses, redeliveries, poisons, script_flushes: budgets that replace the world's own.
-            max_states: stop after this many states, 1 or more; what is not `broken` is then `unknown`. (Faulty scripts
+        crashes, lost_replies, lapses, redeliveries, poisons, script_flushes: budgets that replace the world's own.
+        max_states: stop after this many states, 1 or more; what is not `broken` is then `unknown`. (Faulty scripts
             can make the state space infinite: a job reaped while it runs gets a new token each time.)
-            max_depth: expand no state this many transitions deep, 1 or more.
-            until: stop once this promise is broken.
+        max_depth: expand no state this many transitions deep, 1 or more.
+        until: stop once this promise is broken.
         progress: called about once a second.
         promises: which promises to check.
 
@@ -137,8 +137,8 @@ def replay(
         saved: what `history.load` read.
         scripts: another script set, to see whether that breaks too; or the history's own set, if it does not ship.
             `Replay.same_scripts` says whether it is the set the history was made with.
-            server: where; `fake://` by default.
-            world: the world it was found in, if that is not listed.
+        server: where; `fake://` by default.
+        world: the world it was found in, if that is not listed.
 
     Raises:
         BadArgument: it is not a history, its scenario is neither listed nor `world`, or its scripts do not ship.

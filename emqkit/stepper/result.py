@@ -118,7 +118,7 @@ class Stepped:
         before: the keys it touched, as they were before; for a recorded call, all keys.
         after: the same keys at the end.
         agrees: whether a real EVAL from the same start left the same keys and gave the same reply, apart from clock
-        readings; None if it was not run.
+            readings; None if it was not run.
         agreement: the same as a sentence, with the first differences.
         atomic_reply: the reply of that EVAL.
         atomic_after: the keys it left.

@@ -6,7 +6,7 @@ A clause looks at one of four things:
 * a state: the whole keyspace with the facts remembered of the past;
 * a move: one transition (a call with its reply), the keyspace before and after, and the facts before it;
 * an end: where the world may settle once faults stop (`search.ends`). A sentence said in every state of an end is a
-breach, if the clause's preconditions are met in some state.
+  breach, if the clause's preconditions are met in some state.
 
     @of_move("a claim of a parent", Witness.PARENT_CLAIMED, on="claims", required=True)
     def claimed_whole(world: World, move: Move, facts: Facts) -> Iterator[str]: ...

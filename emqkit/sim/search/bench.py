@@ -68,7 +68,7 @@ class Effect:
         parts: every non-empty part afterwards.
         metrics: whether metrics changed.
         renewed: the future deadlines that were rewritten, each with how far ahead it is now, in milliseconds. A
-        canonical keyspace does not show them.
+            canonical keyspace does not show them.
     """
 
     replies: tuple[Reply, ...]

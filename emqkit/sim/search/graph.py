@@ -19,8 +19,8 @@ class Graph:
         number_of: the number of each packed state.
         parents, parent_slots, parent_labels: from which state each was first met, by whose move of which kind; an
             initial state is its own parent.
-            targets, labels: the target and the kind of each move.
-            starts: where the moves of each expanded state begin, and where those of the last one end.
+        targets, labels: the target and the kind of each move.
+        starts: where the moves of each expanded state begin, and where those of the last one end.
     """
 
     def __init__(self, widths: Widths = WIDTHS) -> None:

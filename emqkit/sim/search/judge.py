@@ -126,7 +126,7 @@ def judge(
         violation: the shortest one, if any; it suffices, however little was explored.
         unconcerned: why this world cannot try it.
         lacks: what the script set should state but does not. Then only `broken` can be known, and any other verdict
-        does not count in the overall one.
+            does not count in the overall one.
     """
     if violation is not None:
         return Verdict(promise, title, "broken", f"{violation.says}.", True, violation)

@@ -177,7 +177,7 @@ class Outcome(NamedTuple):
         label: the kind of move, by number.
         wrong: the violations of the move itself.
         holder: the claim whose lease lapses. That costs budget while a live actor holds the claim, and is free
-        otherwise.
+            otherwise.
     """
 
     side: int

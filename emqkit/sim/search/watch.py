@@ -1,5 +1,4 @@
-"""Finds what calls ask for that a search cannot see, repeat or rely on: plain commands by name, foreign scripts as they
-run.
+"""Finds what calls ask for that a search cannot see, repeat or rely on, in plain commands and foreign scripts.
 
 A plain command is checked before it is sent. A script that is not the kit's own runs in its own sandbox, where
 

@@ -7,9 +7,9 @@ An operation is a sequence of calls, so a Pump's pass over one entry has these g
 
 * crash: the process dies between two calls, with everything it had read. Its claims stay under their leases.
 * lost reply: `ReplyLost` is raised inside the operation, after any prefix of the flush took effect; the caller repeats
-the operation with the same ids and token.
-* lapse: a lease expires although its holder is alive and will still settle. (The lease of a holder that is gone expires
-by itself: that is time, and costs nothing. So does the delay of a scheduled job.)
+  the operation with the same ids and token.
+* lapse: a lease expires although its holder is alive and will still settle. (The lease of a holder that is gone
+  expires by itself: that is time, and costs nothing. So does the delay of a scheduled job.)
 * re-delivery: an outbox entry is delivered again after it was trimmed.
 * poison: an undeliverable entry appears in an outbox, or a parent's subkey has another type.
 * script flush: the server loses its script cache, and the next call of each script answers NOSCRIPT.
