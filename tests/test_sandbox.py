@@ -27,6 +27,7 @@ from emqkit.errors import (
 from emqkit.scripts import Script, ScriptSet, lua_folder
 from emqkit.scripts.released import HASHES, foreign, listing
 from emqkit.servers import Server, embedded, open_server, scratch_for
+from emqkit.servers import sandbox as emqkit_sandbox
 from emqkit.servers.embedded import start_process
 from emqkit.servers.sandbox import CONFINEMENT, Sandbox, open_sandbox
 from emqkit.sim.catalogue import replay
@@ -110,6 +111,7 @@ def test_without_an_embedded_server_it_is_refused_and_the_remedy_is_named(monkey
 
     monkeypatch.setattr(embedded, "find_wheel", none)
     mine = attacked("local x = 1")
+    refused: list[tuple[str, ...]] = []
     with open_server("fake://") as fake:
         for attempt in (
             lambda: open_server("fake://", scripts=mine),
@@ -117,8 +119,12 @@ def test_without_an_embedded_server_it_is_refused_and_the_remedy_is_named(monkey
             lambda: explore("same-queue", scripts=mine, server=fake),
             lambda: step("return 1", [], [], fake),
         ):
-            with pytest.raises(ForeignLua, match=r"only run in a sandbox: .*pip install 'emqkit\[embedded\]'"):
+            with pytest.raises(
+                ForeignLua, match=r"only run in a sandbox: .*pip install 'emqkit\[embedded\]'"
+            ) as caught:
                 attempt()
+            refused.append(one.value.scripts)
+    assert refused == [("complete",)] * 3 + [("the script",)]
 
 
 def test_no_other_server_runs_it_not_even_by_eval(server: Server, queue: str) -> None:
@@ -194,6 +200,51 @@ def test_a_call_that_takes_too_long_ends_its_sandbox_and_every_later_one_says_wh
             os.kill(server.process.pid, 0)
         with pytest.raises(Unreachable, match="complete was stopped, since it was still running after 0.3 seconds"):
             Jobs(server).state("q", A)
+
+
+def test_the_limits_are_those_that_are_documented() -> None:
+    documented = " ".join((emqkit_sandbox.__doc__ or "").split())
+    for limit in (
+        f"memory {CONFINEMENT.memory_bytes >> 20} MB",
+        f"time {emqkit_sandbox.DEADLINE_S:g} s per call",
+        f"replies {CONFINEMENT.reply_bytes >> 20} MB ",
+    ):
+        assert limit in documented
+
+
+@pytest.mark.parametrize(
+    ("lua", "why", "ended"),
+    [
+        (LOOP, "it was still running after 1 seconds", True),
+        ("return string.rep('x', 17000000)", "its reply is larger than 16 MB", False),
+    ],
+)
+def test_a_script_that_exceeds_a_limit_is_stopped_and_what_it_wrote_stays_or_goes(
+    sandbox: Sandbox, lua: str, why: str, ended: bool
+) -> None:
+    sandbox.deadline_s = 1.0 if lua == LOOP else 60.0
+    with pytest.raises(ScriptStopped) as caught:
+        evaluated(sandbox, f"redis.call('SET', KEYS[1], '1') {lua}", "k")
+    stopped = caught.value
+    assert (stopped.url, stopped.what, stopped.why, stopped.ended) == ("the sandbox", "the script", why, ended)
+    if ended:
+        with pytest.raises(Unreachable) as later:
+            evaluated(sandbox, "return 1")
+        assert later.value.why == f"it has ended: the script was stopped, since {why}"
+    else:
+        assert evaluated(sandbox, "return redis.call('GET', KEYS[1])", "k") == b"1"
+    assert sandbox.process.closed is ended
+
+
+def test_a_sandbox_that_went_by_itself_says_so_from_then_on(sandbox: Sandbox) -> None:
+    assert evaluated(sandbox, "return 1") == 1
+    sandbox.process.close()
+    sandbox.client.connection_pool.disconnect()
+    with pytest.raises(Unreachable):
+        evaluated(sandbox, "return 1")
+    with pytest.raises(Unreachable) as later:
+        evaluated(sandbox, "return 1")
+    assert later.value.why == "it has ended: it no longer answers"
 
 
 def test_the_deadline_of_an_open_sandbox_can_be_set_anew(sandbox: Sandbox) -> None:
