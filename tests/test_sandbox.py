@@ -123,7 +123,7 @@ def test_without_an_embedded_server_it_is_refused_and_the_remedy_is_named(monkey
                 ForeignLua, match=r"only run in a sandbox: .*pip install 'emqkit\[embedded\]'"
             ) as caught:
                 attempt()
-            refused.append(one.value.scripts)
+            refused.append(caught.value.scripts)
     assert refused == [("complete",)] * 3 + [("the script",)]
 
 
