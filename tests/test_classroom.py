@@ -225,7 +225,7 @@ def test_a_history_of_another_world_or_a_long_one_is_not_taken() -> None:
 def test_a_check_of_an_exercise_that_there_is_not_names_the_nearest() -> None:
     with pytest.raises(BadArgument, match="did you mean counter"):
         check("countre", 1)
-    with pytest.raises(BadArgument, match="has no world to walk in; hasty-pump"):
+    with pytest.raises(BadArgument, match="has no world to walk in; deaf, hasty-pump"):
         walk("counter")
 
 

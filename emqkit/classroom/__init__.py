@@ -12,17 +12,19 @@ Read `checks` for how judging works, `exercises` for what is asked; `build` make
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from emqkit.classroom.bounds import Room
 from emqkit.classroom.checks import judged
-from emqkit.classroom.exercises import EXERCISES
-from emqkit.classroom.exercises.pump import WORLDS
+from emqkit.classroom.exercises import ACCIDENTS, EXERCISES, WORLDS
 from emqkit.classroom.hints import Answer
-from emqkit.classroom.walk import Walk
+from emqkit.classroom.walk import Walk, left_by
 from emqkit.errors import BadArgument
 
-__all__ = ["EXERCISES", "Answer", "Walk", "check", "walk"]
+__all__ = ["EXERCISES", "Answer", "Walk", "accident", "check", "walk"]
+
+if TYPE_CHECKING:
+    from emqkit.widgets.player import StepPlayer
 
 _ROOM = Room()
 
@@ -48,3 +50,10 @@ def walk(name: str) -> Walk:
     if name not in WORLDS:
         raise BadArgument("exercise", name, f"has no world to walk in; {', '.join(WORLDS)} have")
     return Walk(*WORLDS[name])
+
+
+def accident(name: str) -> StepPlayer:
+    """What an accident left, on the stage. Raises `BadArgument` where there was none."""
+    if name not in ACCIDENTS:
+        raise BadArgument("exercise", name, f"is no post-mortem; {', '.join(ACCIDENTS)} are")
+    return left_by(*ACCIDENTS[name])

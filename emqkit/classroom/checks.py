@@ -17,11 +17,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from emqkit.classroom.bounds import MOST_CALLS, MOST_STATES, SECONDS, Room, TimeUp, shipped_set, within
-from emqkit.classroom.handed import NotThat, Raised, operation_of, promise_of, script_of
+from emqkit.classroom.handed import NotThat, Raised, promise_of, script_of
 from emqkit.classroom.hints import Answer, Classic, Finding, lua_error, lua_line, of_history
 from emqkit.classroom.plain import lua_in_words, python_in_words
 from emqkit.errors import EmqError, ForeignLua, ScriptBroken, ScriptStopped
 from emqkit.scripts import ScriptSet
+from emqkit.servers.fake import open_fake
 from emqkit.sim.history import History, wrong_with
 from emqkit.sim.promises import PROMISES, Promise
 from emqkit.sim.report import Result
@@ -34,7 +35,21 @@ from emqkit.sim.worlds.actors import Kit
 from emqkit.sim.worlds.world import World
 from emqkit.trace import Trace, record
 
-__all__ = ["NOTHING", "Exercise", "Kind", "NotMet", "Trial", "judge_lua", "judge_operation", "judged", "promises"]
+__all__ = [
+    "NOTHING",
+    "Came",
+    "Exercise",
+    "Kind",
+    "NotMet",
+    "Trial",
+    "judge_history",
+    "judge_lua",
+    "judge_prediction",
+    "judge_promise",
+    "judged",
+    "of_result",
+    "promises",
+]
 
 Kind = Literal["predict", "write", "find", "defend", "post-mortem"]
 
@@ -49,8 +64,8 @@ class NotMet(Exception):
 
 
 def promises(*names: str) -> tuple[Promise, ...]:
-    """Promises by name."""
-    return tuple(promise for promise in PROMISES if promise.name in names)
+    """Promises by name, in this order."""
+    return tuple(next(promise for promise in PROMISES if promise.name == name) for name in names)
 
 
 class Trial:
@@ -81,8 +96,7 @@ class Trial:
 
     def run(self, doing: Callable[[Kit], Any], scripts: str = "published") -> tuple[Trace, Any]:
         """Do something for real, and record it: the trace, and what it came to."""
-        place = self.room.place(shipped_set(scripts))
-        with record(place) as trace:
+        with open_fake(shipped_set(scripts)) as place, record(place) as trace:
             value = doing(Kit(place))
         self.calls += len(trace.calls)
         return trace, value
@@ -138,7 +152,8 @@ class Exercise:
 
 
 def judged(exercise: Exercise, handed: tuple[Any, ...], room: Room) -> Answer:
-    """The answer to what was handed in; whatever that does, it is an answer."""
+    """The answer to what was handed in; whatever that does, it is an answer. A list is as good as a tuple."""
+    handed = tuple(tuple(one) if isinstance(one, list) else one for one in handed)
     finding = _found(exercise, handed, room)
     for classic in exercise.classics if not finding.met and not finding.mistake else ():
         if classic.when(finding, *handed):
@@ -192,7 +207,10 @@ def of_result(result: Result, among: tuple[Promise, ...]) -> Finding:
     if broken:
         shortest = min(broken, key=lambda violation: len(violation.history))
         promise = next(promise for promise in among if promise.name == shortest.promise)
-        return replace(of_history(shortest.history, promise), facts={"broken": {v.promise for v in broken}})
+        return replace(
+            of_history(shortest.history, promise),
+            facts={"not kept": {name for name, one in result.verdicts.items() if one.word != "holds"}},
+        )
     unknown = [verdict for verdict in result.verdicts.values() if verdict.word != "holds"]
     if unknown:
         verdict = unknown[0]
@@ -201,7 +219,7 @@ def of_result(result: Result, among: tuple[Promise, ...]) -> Finding:
             f"{verdict.promise}, {verdict.title}, is what cannot be said to hold.",
             "What was never met was never tried: make sure that your code lets it happen.",
         )
-        return Finding(False, says, rungs, facts={"broken": set(), "unknown": verdict.reason})
+        return Finding(False, says, rungs)
     return Finding(True, f"Met. {', '.join(p.name for p in among)} hold in all {result.states:,} states of that world.")
 
 
@@ -291,12 +309,11 @@ def judge_history(world: World, scripts: str, promise: str, *more: Callable[[His
     return judge
 
 
-def judge_lua(script: str, world: World, *names: str, base: str = "published") -> Judge:
+def judge_lua(script: str, world: World, *among: Promise) -> Judge:
     """Judge a transition that is handed in as text: these promises have to hold in this world."""
-    among = promises(*names)
 
     def judge(trial: Trial, handed: object) -> Finding:
-        scripts = script_of(handed, script, shipped_set(base))
+        scripts = script_of(handed, script, shipped_set("published"))
         try:
             result = trial.explore(world, scripts, among)
         except (ScriptBroken, Unrunnable) as broken:
@@ -308,16 +325,6 @@ def judge_lua(script: str, world: World, *names: str, base: str = "published") -
             says = lua_in_words(script, *error, scripts[script].source)
             return replace(finding, says=says, mistake="broken Lua")
         return finding
-
-    return judge
-
-
-def judge_operation(world: Callable[[Callable[..., Any]], World], parameters: tuple[str, ...], *names: str) -> Judge:
-    """Judge an operation: these promises have to hold in the world that runs it."""
-    among = promises(*names)
-
-    def judge(trial: Trial, handed: object) -> Finding:
-        return of_result(trial.explore(world(operation_of(handed, *parameters)), among=among), among)
 
     return judge
 

@@ -11,17 +11,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emqkit.classroom.bounds import shipped_set
+from emqkit.classroom.bounds import MOST_CALLS, MOST_STATES, shipped_set
 from emqkit.errors import BadArgument
+from emqkit.keyspace import digest
 from emqkit.servers.fake import open_fake
 from emqkit.sim.history import History
+from emqkit.sim.search.explore import Explorer
 from emqkit.sim.search.walk import Option, Walker
 from emqkit.sim.worlds.world import World
+from emqkit.trace import Trace
 
 if TYPE_CHECKING:
     from emqkit.widgets.player import Sentence, StepPlayer
 
-__all__ = ["Walk"]
+__all__ = ["Walk", "left_by"]
 
 
 class Walk:
@@ -86,3 +89,15 @@ def _named(option: Option) -> str:
     """An option as the arguments of `take`."""
     what = option.label.choice or ("" if option.label.kind == "call" else option.label.kind)
     return f'take("{option.actor}", "{what}")' if what else f'take("{option.actor}")'
+
+
+def left_by(world: World, scripts: str, seen: str) -> StepPlayer:
+    """The one keyspace of a world that has this fingerprint, in a player without any steps."""
+    from emqkit.widgets.player import StepPlayer
+
+    with open_fake(shipped_set(scripts)) as place:
+        explorer = Explorer(world, place, ())
+        explorer.search(max_states=MOST_STATES, max_calls=MOST_CALLS)
+        views = (explorer.model.view(explorer.graph.side(state)).snapshot for state in range(len(explorer.graph)))
+        found = next(view for view in views if digest(view) == seen)
+    return StepPlayer(Trace.assembled(place.scripts, place.kind, found, (), world.payloads))

@@ -6,11 +6,13 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from emqkit.classroom.checks import Exercise, Trial, judge_lua, of_result, promises
+from emqkit import keys
+from emqkit.classroom.checks import Came, Exercise, Trial, judge_lua, judge_prediction, of_result, promises
 from emqkit.classroom.handed import operation_of, program
 from emqkit.classroom.hints import Classic, Finding
 from emqkit.errors import ReplyLost
 from emqkit.flows import AddedChild, AddedFlow, Child, Flow
+from emqkit.ids import Minter
 from emqkit.keyspace import Keyspace
 from emqkit.sim.promises import Facts, Promise
 from emqkit.sim.promises.clauses import of_state
@@ -18,6 +20,7 @@ from emqkit.sim.worlds.actors import REST, Actor, Choice, Kit, PumpActor, Reaper
 from emqkit.sim.worlds.faults import Faults
 from emqkit.sim.worlds.witness import Witness
 from emqkit.sim.worlds.world import World, planned
+from emqkit.snapshot import capture, diff
 from emqkit.wire import Done, Program
 
 __all__ = ["EXERCISES"]
@@ -28,16 +31,66 @@ CREW: tuple[Actor, ...] = (Worker("stock"), Worker("orders"), PumpActor("stock")
 TWO = planned("orders", Flow("order", [Child("pick", "stock"), Child("pack", "stock")]))
 
 
-# --- the delivery that counts once ------------------------------------------------------------------------------------
+# --- what a completion changes --------------------------------------------------------------------------------------
 
+PLACES = {"dependencies": "counter", "processed": "processed", "flow:outbox": "outbox", "pending": "pending"}
+"""Where a completion may leave something, and what the exercise calls it."""
+
+
+def _claimed(kit: Kit) -> Any:
+    kit.flows.add("orders", Flow("order 7", [Child("pick", "stock")]).with_ids(Minter.fixed()))
+    return kit.jobs.claim("stock")
+
+
+def _completed(kit: Kit, claim: Any) -> Came:
+    before = capture(kit.server)
+    kit.jobs.complete("stock", claim)
+    made = [keys.parse(change.key) for change in diff(before, capture(kit.server)) if change.kind != "removed"]
+    left = [PLACES[at.name] for at in made if at is not None and at.name in PLACES]
+    return Came(left[0] if len(left) == 1 else ", ".join(left))
+
+
+AFTER_THE_CHILD = Exercise(
+    "after-the-child",
+    LESSON,
+    "predict",
+    "What does the completion of a child of another queue change, besides taking the child away?",
+    judge_prediction(
+        _claimed,
+        _completed,
+        "one of the four words, in quotation marks",
+        "One script runs on one slot. Which keys are on the slot of the child?",
+        "The parent's keys are out of reach. What the parent has to hear is left on this side, for somebody to fetch.",
+    ),
+    (
+        Classic(
+            "counts at once",
+            "Not yet. The counter is on the slot of the parent, and this script runs on that of the child.",
+            lambda found, handed: handed == PLACES["dependencies"],
+        ),
+        Classic(
+            "records at once",
+            "Not yet. The results are beside the parent, on its slot, which the script of the child cannot reach.",
+            lambda found, handed: handed == PLACES["processed"],
+        ),
+        Classic(
+            "releases at once",
+            "Not yet. Even the last child of another queue does not release its parent by itself.",
+            lambda found, handed: handed == PLACES["pending"],
+        ),
+    ),
+)
+
+
+# --- the delivery that counts once ----------------------------------------------------------------------------------
+
+TWICE = World("delivered-again", CREW, TWO, Faults(redeliveries=1))
 DELIVERY = Exercise(
     "delivery",
     LESSON,
     "write",
     "The deliver script so that a re-delivery counts once.",
-    judge_lua(
-        "flow_deliver", World("delivered-again", CREW, TWO, Faults(redeliveries=1)), "P2", "P3", "P4", "P5", "P8"
-    ),
+    judge_lua("flow_deliver", TWICE, *promises("P2", "P3", "P4", "P5", "P8")),
     (
         Classic(
             "counts every delivery",
@@ -68,7 +121,7 @@ def _kinds(found: Finding) -> tuple[str, ...]:
     return tuple(move.kind for move in found.history.moves) if found.history else ()
 
 
-# --- the add that fails closed ----------------------------------------------------------------------------------------
+# --- the add that fails closed --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -160,4 +213,4 @@ ADD = Exercise(
     about=("P1", "P2", "P3", "P5"),
 )
 
-EXERCISES = (DELIVERY, ADD)
+EXERCISES = (AFTER_THE_CHILD, DELIVERY, ADD)

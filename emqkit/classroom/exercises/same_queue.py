@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
-from emqkit.classroom.checks import Came, Exercise, judge_lua, judge_prediction
+from emqkit.classroom.checks import Came, Exercise, judge_lua, judge_prediction, promises
 from emqkit.classroom.hints import Classic
 from emqkit.flows import Child, Flow
 from emqkit.ids import Minter
@@ -65,6 +66,53 @@ COUNTER = Exercise(
     ),
 )
 
+
+def _reaped(kit: Kit) -> Any:
+    kit.flows.add("orders", Flow("order 7", [Child("pick"), Child("pack"), Child("label")]).with_ids(Minter.fixed()))
+    kit.jobs.claim("orders", lease_ms=1)
+    held = kit.jobs.claim("orders")
+    time.sleep(0.01)
+    kit.jobs.reap("orders")
+    return held
+
+
+def _next_claim(kit: Kit, held: Any) -> Came:
+    claim = kit.jobs.claim("orders")
+    assert claim is not None and held is not None
+    return Came((claim.payload, claim.token), {"held": held.payload})
+
+
+NEXT_CLAIM = Exercise(
+    "next-claim",
+    LESSON,
+    "predict",
+    "Which job does the next claim hand out, and with which token?",
+    judge_prediction(
+        _reaped,
+        _next_claim,
+        'a payload and a token, such as ("pack", 7)',
+        "Ask which ids are in pending now, and how a claim chooses among them.",
+        "A claim takes the smallest id, however it came into pending; and each claim of a job has a token of its own.",
+    ),
+    (
+        Classic(
+            "takes a held job",
+            "Not yet. That job is in active under a lease that has not lapsed: nobody else can claim it.",
+            lambda found, handed: handed[0] == found.facts["held"],
+        ),
+        Classic(
+            "goes to the end of the line",
+            "Not yet. There is no line to go to the end of: pending is sorted by id, and a claim takes the smallest.",
+            lambda found, handed: handed[0] != found.facts["right"][0],
+        ),
+        Classic(
+            "same token again",
+            "Not yet. The job is right, and the token is not: who held the job before has that one.",
+            lambda found, handed: handed[0] == found.facts["right"][0],
+        ),
+    ),
+)
+
 LAPSING = World(
     "late-completion",
     (Worker("orders"), Worker("orders"), Reaper("orders")),
@@ -77,7 +125,7 @@ COMPLETION = Exercise(
     LESSON,
     "write",
     "The completion that a reaper may come before: a lapsed child still counts, and counts once.",
-    judge_lua("complete", LAPSING, "P3", "P5", "P6", "P7", "P9"),
+    judge_lua("complete", LAPSING, *promises("P3", "P5", "P6", "P7", "P9")),
     (
         Classic(
             "counts only what was in active",
@@ -104,4 +152,4 @@ def _operations(found: Any) -> str:
     return " ".join(move.operation for move in found.history.moves) if found.history else ""
 
 
-EXERCISES = (COUNTER, COMPLETION)
+EXERCISES = (COUNTER, NEXT_CLAIM, COMPLETION)
