@@ -278,6 +278,15 @@ def test_in_a_flush_every_script_that_did_not_answer_is_named(wheel: str) -> Non
             server.round_trip(Flush((complete, reap)))
 
 
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """SIGINT raises, which a shell's background process, and every process it starts, is told to ignore."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 def test_an_interrupt_is_heard_and_ends_what_it_interrupted(sandbox: Sandbox) -> None:
     main = threading.main_thread().ident
     assert main is not None
@@ -418,6 +427,7 @@ def test_a_script_that_hangs_in_one_go_alone_is_said_to_differ(wheel: str, monke
     assert "In one go, in a sandbox, it did not end alike: it was still running after" in stepped.agreement
 
 
+@pytest.mark.usefixtures("heard")
 def test_an_interrupt_is_heard_while_a_pattern_is_stepped(wheel: str) -> None:
     main = threading.main_thread().ident
     assert main is not None
