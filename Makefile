@@ -1,6 +1,6 @@
 # make lab           open the notebooks
 # make test          everything that must hold, in about ten minutes
-# make lint          types, style, and which module may import which
+# make lint          types, style, which module may import which, and the JavaScript
 # make coverage      how much of the package the tests run
 # make mutants       whether they notice: faults put into the code, one at a time; about an hour
 # make test-long     the grids of which make test tries a part
@@ -53,6 +53,7 @@ lint: $(VENV)/installed-test
 	$(BIN)/python -m ruff format --check --quiet .
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/oxlint --deny-warnings emqkit/widgets
 
 notebooks: $(VENV)/installed-test
 	$(BIN)/python docs/notebooks.py $(ARGS)

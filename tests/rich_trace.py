@@ -6,7 +6,25 @@ from emqkit import Child, Flow, Flows, Jobs, Minter, Pump, Trace, keys, open_ser
 from emqkit.errors import EmqError
 from emqkit.snapshot import capture
 from emqkit.trace import Step
-from emqkit.wire import Flush
+from emqkit.wire import Call, Flush, Steps, command, run
+
+
+def _to_and_fro(failed: bytes) -> Steps[None]:
+    """One round trip that does something and undoes it, and something twice; and a parent's hash gets a stray entry."""
+
+    def sent(verb: str, key: bytes, *args: bytes) -> Call[object]:
+        return command(verb, [key], list(args), lambda reply: reply)
+
+    meta, early = keys.queue_key("orders", "meta"), keys.job("stock", "JOB0000000000Z")
+    yield from Flush(
+        (
+            sent("HSET", meta, b"paused", b"1"),
+            sent("HDEL", meta, b"paused"),
+            sent("HSET", early, b"attempts", b"1"),
+            sent("HSET", early, b"attempts", b"2"),
+            sent("HSET", failed, b"JOB0000000000Z", b"never its child"),
+        )
+    )
 
 
 def rich_trace() -> Trace:
@@ -23,7 +41,8 @@ def rich_trace() -> Trace:
                 [Child("check"), Child("shelf", queue="stock", on_failure="ignore"), Child("wrap", queue="stock")],
             )
             flows.add("orders", flow)
-            flows.add("orders", Flow("pack", [Child("pick"), Child("pick")]))
+            pack = flows.add("orders", Flow("pack", [Child("pick"), Child("pick")])).parent_id
+            run(server, _to_and_fro(keys.subkey("orders", pack, "failed")))
             first, second = jobs.claim("stock"), jobs.claim("stock")
             assert first is not None and second is not None
             jobs.depths("stock")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from stage_reading import moments, shown
@@ -45,7 +46,7 @@ window.show = (model, place) => {
 READ = """frames => {
     const root = document.querySelector('.emqkit-player');
     const text = node => node ? node.textContent : '';
-    const own = node => [...node.childNodes].filter(one => !one.className).map(text).join('');
+    const own = node => !node ? '' : [...node.childNodes].filter(one => !one.className).map(text).join('');
     const mark = (node, kind = 'emqkit-is-') =>
         ['new', 'gone', 'changed'].find(one => node.classList.contains(kind + one)) || '';
     const open = name => {
@@ -64,12 +65,18 @@ READ = """frames => {
         const lanes = [];
         const counts = {};
         const outbox = {};
+        const signals = [];
+        const crowds = [];
         for (const queue of root.querySelectorAll('.emqkit-queue')) {
             const name = text(queue.querySelector('h4'));
             counts[name] = [...queue.querySelectorAll('.emqkit-badge')].map(own);
             for (const lane of queue.querySelectorAll('.emqkit-lane')) {
                 const which = [...lane.classList].map(one => /^emqkit-lane-(.+)/.exec(one)).find(Boolean);
                 const chips = [...lane.querySelectorAll('.emqkit-chip')];
+                if (which) crowds.push([name, which[1], text(lane.querySelector('.emqkit-lane-name .emqkit-soft'))]);
+                else if (lane.classList.contains('emqkit-outbox'))
+                    signals.push(...chips.map(one =>
+                        [name, text(one.querySelector('b, s')), own(one.querySelector('.emqkit-note'))]));
                 if (which) lanes.push([name, which[1], chips.map(chip => [
                     text(chip.querySelector('b, s')), text(chip.querySelector('.emqkit-note')), mark(chip),
                     chip.querySelectorAll('.emqkit-done').length + chip.querySelectorAll('.emqkit-ignored').length,
@@ -99,7 +106,8 @@ READ = """frames => {
             crashed: [...root.querySelectorAll('.emqkit-crashed b')].map(text),
             memory: [...root.querySelectorAll('.emqkit-memory')].map(text),
             lapsed: [...root.querySelectorAll('.emqkit-memory s')].map(text),
-            lanes, counts, outbox,
+            lanes, counts, outbox, crowds, signals,
+            ticks: [...root.querySelectorAll('.emqkit-ticks i')].map(one => one.className),
             rows: tables(open('rows and hashes')),
             keys: tables(open('keys')),
             words: [...open('all changes').querySelectorAll('li')].map(one => [mark(one, 'emqkit-'), own(one)]),
@@ -161,19 +169,37 @@ def walk(frames: int) -> list[int]:
     return [*there, *reversed(there), *jumps]
 
 
-def differences(page: Page, player: StepPlayer) -> list[str]:
+def differences(page: Page, player: StepPlayer, order: list[int] | None = None) -> list[str]:
     """Step through a player of a trace without lines; each way in which the page is not what trace and frames say."""
-    order = walk(len(player))
+    order = walk(len(player)) if order is None else order
     wanted = list(_wanted(player))
     found = page.evaluate(READ, order)
     wrong = []
     for place, (at, seen) in enumerate(zip(order, found, strict=True)):
-        seen |= {"rows": _rows(seen["rows"]), "fans": _fans(seen["rows"])}
+        seen |= {"rows": _rows(seen["rows"]), "fans": _fans(seen["rows"]), "tables": seen["rows"]}
+        seen |= {"cells": _cells(seen["tables"]), "counters": _counters(seen["tables"])}
+        seen["sizes"] = {key: said for _, rows in seen["keys"] for _, key, said in rows}
         seen["keys"] = {(mark, key) for _, rows in seen["keys"] for mark, key, _ in rows}
         for name, value in wanted[at].items():
             if seen[name] != value:
                 wrong.append(f"look {place}, frame {at}, {name}: {seen[name]!r} instead of {value!r}")
     return wrong
+
+
+def noticed(shown: Shown, player: StepPlayer, js: str, style: str) -> bool:
+    """Is it noticed that a player runs this JavaScript, by what it shows on the way through its frames and back?"""
+    from playwright.sync_api import Error
+
+    order = [*range(len(player)), *reversed(range(len(player)))]
+    shown.errors.clear()
+    try:
+        put(shown, player, js=js, style=style)
+        pieces = (order[at : at + 16] for at in range(0, len(order), 16))
+        return any(differences(shown.page, player, piece) for piece in pieces) or bool(shown.errors)
+    except Error:  # the page broke, or never came
+        return True
+    finally:
+        shown.errors.clear()
 
 
 def _rows(tables: list[Any]) -> set[tuple[str, ...]]:
@@ -188,10 +214,93 @@ def _fans(tables: list[Any]) -> set[tuple[str, ...]]:
     return {(parent, child, hash, mark) for parent, rows in found for mark, child, hash, _ in rows}
 
 
+COLUMNS = ("state", "attempts", "payload", "parent", "parent_queue", "parent_policy")
+
+
+def _cells(tables: list[Any]) -> dict[tuple[str, str], list[Any]]:
+    """The tables of rows, every cell: by (queue, id) the six columns and, sorted, what stands in the last."""
+    found = {}
+    for head, rows in tables:
+        if head.startswith("rows of "):
+            for row in rows:
+                found[head.removeprefix("rows of "), row[2]] = [*row[3:9], sorted(filter(None, row[9].split(", ")))]
+    return found
+
+
+def _counters(tables: list[Any]) -> dict[str, str]:
+    """What the headings of the fan-in tables say: parent → counter."""
+    heads = (head[10:].rpartition(", counter ") for head, _ in tables if head.startswith("fan-in of "))
+    return {parent: counter for parent, _, counter in heads}
+
+
+def _earlier(film: Film, at: int, stages: list[dict[Fact, str]]) -> dict[Fact, str]:
+    """The facts that a frame's changes are counted from: those of an earlier frame, and what others did since."""
+    if at == 0:
+        return dict(stages[0])
+    facts = dict(stages[film.frames[at].since])
+    for frame in film.frames[film.frames[at].since + 1 : at + 1]:
+        for fact, value in frame.ops[: frame.meanwhile]:
+            facts.pop(fact, None) if value is None else facts.__setitem__(fact, value)
+    return facts
+
+
+def _told_by_facts(film: Film, was: dict[Fact, str], now: dict[Fact, str]) -> dict[str, Any]:
+    """What tables, headings and outboxes say, from the facts before a frame and after it."""
+
+    def changed(fact: Fact) -> str:
+        old, new = was.get(fact), now.get(fact)
+        if new is None:
+            return f"− {old}"
+        return new if old in (None, new) else f"{old} → {new}"
+
+    cells: dict[tuple[str, str], list[Any]] = {}
+    for fact in (fact for fact in was | now if fact[0] == "row"):
+        line = cells.setdefault(fact[1:3], [*[""] * len(COLUMNS), []])
+        if fact[3] in COLUMNS:
+            line[COLUMNS.index(fact[3])] = changed(fact)
+        else:
+            line[-1] = sorted([*line[-1], f"{fact[3]}: {changed(fact)}"])
+    sizes = {}
+    for fact in (fact for fact in was | now if fact[0] == "key"):
+        said = changed(fact)
+        sizes[fact[1]] = f"gone; was {was[fact]}" if fact not in now else said
+    parents = {fact[1:3] for fact in now if fact[0] == "in"}
+    signals = []
+    for queue in film.queues:
+        boxed = sorted((fact for fact in was | now if fact[:2] == ("box", queue)), key=lambda fact: int(fact[2]))
+        for fact in boxed:
+            kind, child, parent, _, rest = now.get(fact, was.get(fact, "")).split("\t")
+            note = f"for {parent}{f' · {rest}' if kind == 'died' else ''}" if parent else ""
+            signals.append([queue, f"{kind}: {child}", note])
+    lanes = [
+        [queue, lane, sum(fact[:3] == ("set", queue, lane) for fact in now)]
+        for queue in film.queues
+        for lane in [one for one in LANES if film.peaks.get((queue, one))] or ["pending"]
+    ]
+    return {
+        "cells": cells,
+        "sizes": sizes,
+        "counters": {film.names(id): now["fan", queue, id].split("\t")[0] for queue, id in parents},
+        "signals": signals,
+        "crowds": [[queue, lane, str(count) if count > 1 else ""] for queue, lane, count in lanes],
+    }
+
+
+def _ticks(player: StepPlayer) -> list[str]:
+    """The marks on the slider: what is to be found again, and where calls lie between that changed nothing."""
+    frames, stops = player.film.frames, player.stops
+    found = [""]
+    for last, at in pairwise(stops):
+        event = next((frames[one].event for one in range(at, last, -1) if frames[one].event), "")
+        found.append(f"emqkit-event emqkit-{event}" if event else "emqkit-quiet" if _quiet(player, last, at) else "")
+    return found
+
+
 def _wanted(player: StepPlayer) -> Iterator[dict[str, Any]]:
     film, stops = player.film, player.stops
     boxed = {fact[1] for frame in film.frames for fact, _ in frame.ops if fact[0] == "box"}
     stages = [dict(facts) for facts, _ in film.stages()]
+    ticks = _ticks(player)
     for at, (frame, (before, after)) in enumerate(zip(film.frames, moments(player.trace), strict=True)):
         page = shown(before, after, film.names)
         place = sum(stop <= at for stop in stops) - 1
@@ -206,7 +315,8 @@ def _wanted(player: StepPlayer) -> Iterator[dict[str, Any]]:
         excerpts = [] if frame.host is None else film.paths[frame.host]
         script = None if frame.source is None else film.sources[frame.source]
         tables = [["ARGV", frame.argv], ["KEYS", frame.keys]] if script else []
-        yield {
+        yield _told_by_facts(film, _earlier(film, at, stages), stages[at]) | {
+            "ticks": ticks,
             "status": frame.sentence,
             "where": frame.where + (f" · after {quiet} quiet call{'s' if quiet > 1 else ''}" if quiet else ""),
             "count": f"step {place}{'+' if between else ''} of {len(stops) - 1}",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich_trace import rich_trace
-from stage_page import Shown, differences, put
+from stage_page import Shown, differences, noticed, put
 
 from emqkit import Child, Flow, Flows, Jobs, Minter, Pump, Trace, open_server, record
 from emqkit.errors import BadArgument
@@ -310,6 +310,127 @@ def across() -> Trace:
     return trace
 
 
+FAULTS = [
+    (
+        "for (let n = undo.length - 2; n >= 0; n -= 2)",
+        "for (let n = undo.length - 2; n > 0; n -= 2)",
+    ),
+    (
+        "const meanwhile = 2 * (this.film.frames[this.at].b || 0);",
+        "const meanwhile = this.film.frames[this.at].b || 0;",
+    ),
+    (
+        "this.go(frame.n);",
+        "this.go(index - 1);",
+    ),
+    (
+        'mark: was < 0 ? "+" : now < 0',
+        'mark: was < 0 ? "~" : now < 0',
+    ),
+    (
+        "if (was !== now) marks.set",
+        "marks.set",
+    ),
+    (
+        "if (!first.has(undo[n])) first.set",
+        "first.set",
+    ),
+    (
+        'if (mark.mark !== "-" || own.length',
+        "if (own.length",
+    ),
+    (
+        "if (to.length) return `to ${to.join",
+        "if (!to.length) return `to ${to.join",
+    ),
+    (
+        '? "to no set" : "deleted"',
+        '? "deleted" : "to no set"',
+    ),
+    (
+        '`${what} ${mark ? `${mark.was || 0} → ` : ""}',
+        '`${what} ${mark ? `${mark.was} → ` : ""}',
+    ),
+    (
+        "entries.filter(([, entry]) => !entry.gone).length;\n    const head",
+        "entries.length;\n    const head",
+    ),
+    (
+        'lane === "held" && fanMark ?',
+        'lane === "pending" && fanMark ?',
+    ),
+    (
+        '[...this.under("set", number, lane)].toSorted(([one], [other]) => one - other)',
+        '[...this.under("set", number, lane)].toSorted(([one], [other]) => other - one)',
+    ),
+    (
+        '[...this.under("box", number)].toSorted(([one], [other]) => one - other)',
+        '[...this.under("box", number)].toSorted(([one], [other]) => other - one)',
+    ),
+    (
+        'marks.every((one) => one === "+")',
+        'marks.some((one) => one === "+")',
+    ),
+    (
+        '!kept.size ? "-"',
+        'kept.size ? "-"',
+    ),
+    (
+        "`${change.was} → ${entry.value}`",
+        "entry.value",
+    ),
+    (
+        "count += levels[at] === 1 && this.whole(at)",
+        "count += levels[at] === 1",
+    ),
+    (
+        "const acts = this.frame.a === number;",
+        "const acts = this.frame.a >= number;",
+    ),
+    (
+        'make(lapsed ? "s" : "span"',
+        'make(lapsed ? "span" : "s"',
+    ),
+    (
+        'crashed ? make("s", "", does) : does',
+        "does",
+    ),
+    (
+        "`gone; was ${entry.value}`",
+        "`gone; was ${mark.was} ${entry.was}`",
+    ),
+    (
+        "number >= marked[0] && number <= marked[1]",
+        "number > marked[0] && number <= marked[1]",
+    ),
+    (
+        'this.scene.get("fan", number, job)?.value.split("\\t")[0] ?? "none"',
+        'this.scene.get("fan", number, job)?.value.split("\\t")[1] ?? "none"',
+    ),
+    (
+        'kind === "died" ? ` · ${rest}`',
+        'kind !== "died" ? ` · ${rest}`',
+    ),
+    (
+        "for (const hash of HASHES) {",
+        "for (const hash of HASHES.slice(1)) {",
+    ),
+    (
+        "const place = this.stops.findLastIndex((at) => at <= index);",
+        "const place = this.stops.findLastIndex((at) => at < index);",
+    ),
+    (
+        '["ARGV", "v"], ["KEYS", "k"]',
+        '["ARGV", "k"], ["KEYS", "v"]',
+    ),
+    (
+        "frames.map((_, at) => [at])",
+        "frames.map((_, at) => [at, at])",
+    ),
+]
+"""One line of the JavaScript each, and that line with a fault: no page with one of them may pass for the right one."""
+
+
 class TestInABrowser:
     pytestmark = in_a_browser
 
@@ -319,6 +440,16 @@ class TestInABrowser:
         put(shown, player, style=WIDE)
         assert len(player) > 50
         assert differences(shown.page, player) == []
+
+    @pytest.mark.parametrize(
+        "fault", [pytest.param(fault, marks=[pytest.mark.long] if at % 10 else []) for at, fault in enumerate(FAULTS)]
+    )
+    def test_a_fault_in_one_line_of_the_javascript_is_noticed(self, shown: Shown, fault: tuple[str, str]) -> None:
+        player = StepPlayer(rich_trace())
+        source = Path(player._esm).read_text("utf-8") if isinstance(player._esm, Path) else str(player._esm)
+        assert source.count(fault[0]) == 1, "the line is there, once"
+        shown.page.set_viewport_size({"width": 2000, "height": 900})
+        assert noticed(shown, player, source.replace(*fault), WIDE)
 
     def test_each_line_of_lua_is_marked_with_its_values_and_the_next_one_told_apart(
         self, shown: Shown, traced_lines: StepPlayer

@@ -118,7 +118,7 @@ class Cast:
             for record in records:
                 self._hear(actor, record)
         total = self._totals[step.run]
-        operation = plain(step.operation.rpartition(" · ")[2])
+        operation = plain(step.operation.rpartition(" · ")[2]) or "an operation"
         trip = f", round trip {step.number} of {total}" if total > 1 else ""
         actor.doing = f"{operation}{trip}"
         over = self._last[step.run] == number and (calls is None or calls == len(step.flush.calls))

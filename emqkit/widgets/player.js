@@ -421,7 +421,7 @@ class Board {
     const head = make("header");
     head.append(make("h4", "", name), make("span", "emqkit-soft emqkit-slot", `slot ${slot}`));
     const facts = this.under("queue", number);
-    for (const [what, entry] of [...facts].sort()) {
+    for (const [what, entry] of [...facts].toSorted()) {
       const mark = this.mark(entry);
       const words =
         what === "paused"
@@ -435,9 +435,9 @@ class Board {
     panel.append(head);
     const used = LANES.filter((lane, at) => peaks[at] > 0 || (lane === "pending" && !peaks.some(Boolean)));
     const room = this.room();
-    const crowded = LANES.filter((_, at) => peaks[at] * 150 > room).sort((one, other) => peaks[LANES.indexOf(other)] - peaks[LANES.indexOf(one)]);
+    const crowded = LANES.filter((_, at) => peaks[at] * 150 > room).toSorted((one, other) => peaks[LANES.indexOf(other)] - peaks[LANES.indexOf(one)]);
     const doubled = new Set(crowded.slice(0, Math.max(0, 6 - used.length)));
-    let alike = [];
+    const alike = [];
     for (const lane of used) {
       if (wanted && !wanted.has(`${name} ${lane}`)) alike.push(lane);
       else panel.append(this.lane(number, name, lane, room, doubled.has(lane) ? 2 : 1));
@@ -461,7 +461,7 @@ class Board {
   lane(number, queue, lane, room, rows) {
     const line = make("div", `emqkit-lane emqkit-lane-${lane}`);
     line.style.setProperty("--rows", String(rows));
-    const entries = [...this.under("set", number, lane)].sort(([one], [other]) => one - other);
+    const entries = [...this.under("set", number, lane)].toSorted(([one], [other]) => one - other);
     const here = entries.filter(([, entry]) => !entry.gone).length;
     const head = make("span", "emqkit-lane-name");
     head.append(make("i", `emqkit-dye emqkit-${lane}`), lane);
@@ -530,10 +530,10 @@ class Board {
       return true;
     };
     if (chips.length <= 60 && fits(chips, 0)) return chips;
-    const order = chips.map((_, at) => at).sort((one, other) => !chips[one].mark - !chips[other].mark || one - other);
+    const order = chips.map((_, at) => at).toSorted((one, other) => !chips[one].mark - !chips[other].mark || one - other);
     let shown = [];
     for (const at of order.slice(0, 60)) {
-      const more = [...shown, at].sort((one, other) => one - other);
+      const more = [...shown, at].toSorted((one, other) => one - other);
       if (!fits(more.map((one) => chips[one]), 76)) break;
       shown = more;
     }
@@ -595,7 +595,7 @@ class Board {
     line.style.setProperty("--rows", String(rows));
     line.append(make("span", "emqkit-lane-name", "outbox"));
     const list = make("ul", "emqkit-chips");
-    const entries = [...this.under("box", number)].sort(([one], [other]) => one - other);
+    const entries = [...this.under("box", number)].toSorted(([one], [other]) => one - other);
     list.setAttribute("aria-label", `outbox of ${queue}: ${entries.filter(([, entry]) => !entry.gone).length}`);
     const plans = entries.map(([, entry]) => {
       const [kind, child, parent, where, rest] = entry.value.split("\t");
@@ -630,7 +630,7 @@ class Board {
     line.append(make("span", "emqkit-lane-name", title));
     const list = make("ul", "emqkit-chips");
     list.setAttribute("aria-label", title);
-    const entries = [...this.under("other", number)].sort();
+    const entries = [...this.under("other", number)].toSorted();
     for (const [key, entry] of entries.slice(0, 2)) {
       const item = make("li");
       const chip = make("span", `emqkit-chip emqkit-stray${entry.gone ? " emqkit-ghost" : ""}`);
@@ -705,7 +705,7 @@ class Board {
         const [kind, of, job] = this.film.facts[fact];
         if (kind === "row" && of === String(number) && mark === "-" && !this.scene.get("row", number, job)?.size) gone.set(job, new Map());
       }
-      const held = [...new Map([...(this.scene.get("row", number) || []), ...gone])].sort(([one], [other]) => one - other);
+      const held = [...new Map([...(this.scene.get("row", number) || []), ...gone])].toSorted(([one], [other]) => one - other);
       for (const [job, kept] of held) {
         const fields = this.under("row", number, job);
         if (!fields.size) continue;
@@ -743,7 +743,7 @@ class Board {
   }
 
   keys() {
-    const all = [...this.under("key")].sort(([one], [other]) => (one < other ? -1 : 1));
+    const all = [...this.under("key")].toSorted(([one], [other]) => (one < other ? -1 : 1));
     const shown = all.length > 200 ? [...all.filter(([, entry]) => this.mark(entry)), ...all.filter(([, entry]) => !this.mark(entry))].slice(0, 200) : all;
     const rows = shown.map(([key, entry]) => {
       const mark = this.mark(entry);
@@ -946,7 +946,8 @@ class View {
 
   // What is to be found again of a step, and of what lies between it and the stop before: a crash, a lapse, a death.
   event(place) {
-    for (let at = this.stops[place]; place && at > this.stops[place - 1]; at -= 1) {
+    const before = place ? this.stops[place - 1] : this.stops[place];
+    for (let at = this.stops[place]; at > before; at -= 1) {
       const found = this.deck.pairs[at].map((frame, film) => this.deck.films[film].frames[frame].e).find(Boolean);
       if (found) return found;
     }
