@@ -22,6 +22,8 @@ def _to_and_fro(failed: bytes) -> Steps[None]:
             sent("HDEL", meta, b"paused"),
             sent("HSET", early, b"attempts", b"1"),
             sent("HSET", early, b"attempts", b"2"),
+            sent("HSET", early, b"payload", b"other"),
+            sent("HSET", early, b"payload", b"early"),
             sent("HSET", failed, b"JOB0000000000Z", b"never its child"),
         )
     )

@@ -24,6 +24,7 @@ const MARKS = { "+": ["+", "new"], "-": ["−", "gone"], "~": ["±", "changed"] 
 const ROWS_SHOWN = 40;
 const JOBS_LISTED = 400;
 const CHIP_WIDEST = 320;
+const MOST_CHIPS = 60;
 const MOVE_MS = 240;
 
 const ICONS = {
@@ -344,17 +345,21 @@ class Board {
     this.queues = make("div", "emqkit-queues");
     if (label) this.root.append(make("h3", "", label), this.said);
     this.root.append(this.who, this.queues);
+    this.counts = new Map();
+    for (const [kind, of] of film.facts) {
+      if (kind === "box" || kind === "other") this.counts.set(`${kind} ${of}`, this.ever(kind, of) + 1);
+    }
     this.bold = `600 13px ${family()}`;
     this.small = `12px ${family()}`;
   }
 
   paint(index, lanes) {
+    const before = this.rects(); // first, while the page is laid out
     this.marks = this.scene.arrive(index);
     this.index = index;
     this.frame = this.film.frames[index];
     if (this.label) this.said.textContent = this.scene.text(this.frame.s);
     this.paintWho();
-    const before = this.rects();
     this.queues.replaceChildren(...this.film.queues.map((queue, number) => this.queue(queue, number, lanes)));
     const strays = this.strays(-1, "keys of no queue");
     if (strays) this.queues.append(strays);
@@ -364,6 +369,11 @@ class Board {
 
   mark(entry) {
     return entry && this.marks.get(entry.fact);
+  }
+
+  // How many facts of a kind a queue ever has.
+  ever(kind, number) {
+    return this.counts.get(`${kind} ${number}`) || 0;
   }
 
   // The facts under a path that are there, and those this frame took away.
@@ -468,10 +478,12 @@ class Board {
     if (here > 1) head.append(make("span", "emqkit-soft", String(here)));
     const list = make("ul", "emqkit-chips");
     list.setAttribute("aria-label", `${lane} of ${queue}: ${here}`);
-    const chips = entries.map(([job, entry]) => this.plan(number, lane, Number(job), entry));
-    const shown = this.fitting(chips, room, rows);
+    const fan = (job) => (lane === "held" ? this.mark(this.scene.get("fan", number, job)) : undefined);
+    const worth = this.worth(entries, ([job, entry]) => this.mark(entry) || fan(job));
+    const chips = worth.map(([job, entry]) => this.plan(number, lane, Number(job), entry));
+    const shown = this.fitting(chips, room, rows, chips.length < entries.length);
     for (const chip of shown) list.append(this.chip(lane, chip));
-    const hidden = chips.filter((chip) => !chip.entry.gone).length - shown.filter((chip) => !chip.entry.gone).length;
+    const hidden = here - shown.filter((chip) => !chip.entry.gone).length;
     if (hidden > 0) {
       const item = make("li");
       const open = make("button", "emqkit-more", `${hidden} more`);
@@ -513,8 +525,17 @@ class Board {
     return this.scene.get("row", number, job)?.size ? "to no set" : "deleted";
   }
 
+  // Of many only as many as there can be room for: the changed ones, then the first, all in their order.
+  worth(entries, changed) {
+    if (entries.length <= MOST_CHIPS) return entries;
+    const places = entries.map((_, at) => at);
+    const marked = places.filter((at) => changed(entries[at]));
+    const kept = new Set([...marked, ...places.slice(0, MOST_CHIPS)].slice(0, MOST_CHIPS));
+    return entries.filter((_, at) => kept.has(at));
+  }
+
   // The chips there is room for: the changed ones first to be kept, all in their order.
-  fitting(chips, room, rows) {
+  fitting(chips, room, rows, more = false) {
     const fits = (some, left) => {
       let row = 1;
       let x = 0;
@@ -529,13 +550,13 @@ class Board {
       }
       return true;
     };
-    if (chips.length <= 60 && fits(chips, 0)) return chips;
+    if (!more && fits(chips, 0)) return chips;
     const order = chips.map((_, at) => at).toSorted((one, other) => !chips[one].mark - !chips[other].mark || one - other);
     let shown = [];
-    for (const at of order.slice(0, 60)) {
-      const more = [...shown, at].toSorted((one, other) => one - other);
-      if (!fits(more.map((one) => chips[one]), 76)) break;
-      shown = more;
+    for (const at of order) {
+      const wider = [...shown, at].toSorted((one, other) => one - other);
+      if (!fits(wider.map((one) => chips[one]), 76)) break;
+      shown = wider;
     }
     if (!shown.length && order.length) shown = [order[0]];
     return shown.map((at) => chips[at]);
@@ -588,7 +609,7 @@ class Board {
   }
 
   outbox(number, queue, room, most) {
-    const ever = this.film.facts.filter(([kind, of]) => kind === "box" && of === String(number)).length;
+    const ever = this.ever("box", number);
     if (!ever) return null;
     const rows = Math.min(most, ever);
     const line = make("div", "emqkit-lane emqkit-outbox");
@@ -597,7 +618,8 @@ class Board {
     const list = make("ul", "emqkit-chips");
     const entries = [...this.under("box", number)].toSorted(([one], [other]) => one - other);
     list.setAttribute("aria-label", `outbox of ${queue}: ${entries.filter(([, entry]) => !entry.gone).length}`);
-    const plans = entries.map(([, entry]) => {
+    const worth = this.worth(entries, ([, entry]) => this.mark(entry));
+    const plans = worth.map(([, entry]) => {
       const [kind, child, parent, where, rest] = entry.value.split("\t");
       const words = kind === "poison" ? `poison: ${child}` : `${kind}: ${child}`;
       const note = parent ? `for ${parent}${kind === "died" ? ` · ${rest}` : ""}` : "";
@@ -606,7 +628,7 @@ class Board {
       const width = 24 + wide(words, this.bold) + (note ? 7 + wide(note, this.small) : 0) + (mark ? 16 : 0);
       return { kind, words, note, full, mark, entry, width };
     });
-    const shown = this.fitting(plans, room - 12, rows);
+    const shown = this.fitting(plans, room - 12, rows, plans.length < entries.length);
     for (const { kind, words, note, full, mark, entry } of shown) {
       const item = make("li");
       const chip = make("span", `emqkit-chip emqkit-signal emqkit-${kind}`);
@@ -625,7 +647,7 @@ class Board {
   }
 
   strays(number, title) {
-    if (!this.film.facts.some(([kind, of]) => kind === "other" && of === String(number))) return null;
+    if (!this.ever("other", number)) return null;
     const line = make("div", "emqkit-lane emqkit-strays");
     line.append(make("span", "emqkit-lane-name", title));
     const list = make("ul", "emqkit-chips");
