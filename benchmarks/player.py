@@ -167,10 +167,8 @@ def main(options: list[str]) -> int:
                     f" opened in {opened:.0f} ms: {total:.2f} s{f' of {size.seconds:g}' if size.seconds else ''}"
                     f"{', TOO LONG' if slow else ''}"
                 )
-                print(
-                    f"  {bulk:.2f} MB{f' of {size.megabytes:g}' if size.megabytes else ''}"
-                    f"{', TOO MUCH' if big else ''}"
-                )
+                most = f" of {size.megabytes:g}" if size.megabytes else ""
+                print(f"  {bulk:.2f} MB{most}{', TOO MUCH' if big else ''}")
                 print(
                     f"  {len(times)} clicks, to paint: median {statistics.median(times):.1f} ms,"
                     f" 95th percentile {late:.1f} ms{'' if late < LIMIT_MS else ', TOO LONG'}"
