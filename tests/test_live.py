@@ -21,11 +21,11 @@ from redis import Redis
 from emqkit import open_server
 from emqkit.errors import BadArgument, EmqError, Unreachable, UnsuitableServer
 from emqkit.scripts import ScriptSet
-from emqkit.servers import embedded
+from emqkit.servers import embedded, live
 from emqkit.servers.embedded import EmbeddedServer, Process, find_wheel, start_process
 from emqkit.servers.fake import FakeServer
 from emqkit.servers.live import LiveServer, open_live
-from emqkit.wire import Flush, command
+from emqkit.wire import Flush, Reply, command
 
 try:
     find_wheel()
@@ -158,6 +158,48 @@ def test_a_url_cannot_change_how_replies_are_read_or_sent_again(process: Process
 )
 def test_a_url_that_cannot_be_read_is_a_bad_argument_that_quotes_nothing_secret(url: str) -> None:
     assert "cannot be read" in refused(url, BadArgument)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown", "database", "secret"),
+    [
+        ("valkey://h", "valkey://h", 0, "redis://h"),
+        ("valkeys://u:p@h:1/0", "valkeys://h:1", 0, "rediss://u:p@h:1/0"),
+        ("redis://u:p@h:1/3?x=1", "redis://h:1/3", 3, "redis://u:p@h:1/3?x=1"),
+        ("rediss://h?db=4", "rediss://h/4", 4, "rediss://h?db=4"),
+        ("redis://h/2?x=1&db=4", "redis://h/2", 2, "redis://h/2?x=1&db=4"),
+        ("redis://h?xdb=4", "redis://h", 0, "redis://h?xdb=4"),
+        ("redis://:p@[::1]:1/999999999", "redis://[::1]:1/999999999", 999_999_999, "redis://:p@[::1]:1/999999999"),
+        ("redis://", "redis://", 0, "redis://"),
+        ("unix:///a/s", "unix:///a/s", 0, "unix:///a/s"),
+        ("unix://:p@/a@b/s?db=2", "unix:///a@b/s?db=2", 2, "unix://:p@/a@b/s?db=2"),
+        ("unix:///a/s?x=1&db=0", "unix:///a/s", 0, "unix:///a/s?x=1&db=0"),
+    ],
+)
+def test_a_url_is_read_and_shown_without_its_password(url: str, shown: str, database: int, secret: str) -> None:
+    address = live._read_url(url)
+    assert (address.shown, address.database, address.secret) == (shown, database, secret)
+    assert repr(address) == f"_Address(shown={shown!r}, database={database})"
+
+
+@pytest.mark.parametrize("url", ["redis://h/1000000000", "redis://h/1/2", "redis://h/ 1", "redis://:1"])
+def test_a_url_without_a_host_or_with_an_impossible_database_is_refused(url: str) -> None:
+    with pytest.raises(BadArgument, match="cannot be read"):
+        live._read_url(url)
+
+
+@pytest.mark.parametrize(
+    ("about", "name", "version"),
+    [
+        (b"redis_version:7.2.4\r\nvalkey_version:9.1.2\r\n", "Valkey 9.1.2", (9, 1)),
+        (b"# Server\r\nredis_version:7.0.15-rc1\r\n", "Redis 7.0.15-rc1", (7, 0)),
+        (b"my_redis_version:7.0\r\n", "", ()),
+        (b"\xff", "", ()),
+        (None, "", ()),
+    ],
+)
+def test_a_server_says_what_it_is_or_keeps_it_to_itself(about: Reply, name: str, version: tuple[int, ...]) -> None:
+    assert live._version(about) == (name, version)
 
 
 # --- nobody there -----------------------------------------------------------------------------------------------------
