@@ -182,6 +182,14 @@ def test_a_url_is_read_and_shown_without_its_password(url: str, shown: str, data
     assert repr(address) == f"_Address(shown={shown!r}, database={database})"
 
 
+def test_a_server_that_cannot_be_used_is_closed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[LiveServer] = []
+    monkeypatch.setattr(LiveServer, "close", lambda self: closed.append(self))
+    with pytest.raises(Unreachable):
+        open_live(url_at(free_port()), ScriptSet("none", {}))
+    assert len(closed) == 1
+
+
 @pytest.mark.parametrize("url", ["redis://h/1000000000", "redis://h/1/2", "redis://h/ 1", "redis://:1"])
 def test_a_url_without_a_host_or_with_an_impossible_database_is_refused(url: str) -> None:
     with pytest.raises(BadArgument, match="cannot be read"):
