@@ -254,9 +254,9 @@ class Part:
 
     @cached_property
     def kept(self) -> frozenset[bytes]:
-        """Every entry in any list of the queue: the outbox, and wherever a script set parks poison."""
-        lists = (value for value in self.of(None).values() if isinstance(value, Items))
-        return frozenset(item for value in lists for item in value.items)
+        """What any other key of the queue's own holds: the outbox, and wherever poison is put aside, of any type."""
+        held = (value for name, value in self.of(None).items() if name not in (*keys.SETS, "meta"))
+        return frozenset(item for value in held for item in flat(value))
 
     @cached_property
     def strangers(self) -> tuple[Stranger, ...]:

@@ -558,6 +558,13 @@ ROWS = (
     ),
     Row(
         "P14",
+        "an extension moves the deadline",
+        each("an extension left the deadline of … as it was", *ALL),
+        BEATING,
+        mistaken("extend_lock", (EXTENDS, "")),
+    ),
+    Row(
+        "P14",
         "an extension changes deadlines only",
         ("an extension changed more than deadlines",),
         BEATING,
@@ -658,7 +665,7 @@ def without(promise: Promise, clause: Clause) -> Promise:
 
 def test_every_clause_has_a_mistake_and_a_name_of_its_own() -> None:
     clauses = [(promise.name, clause.name) for promise in PROMISES for clause in promise.clauses]
-    assert len(clauses) == len(set(clauses)) == 48
+    assert len(clauses) == len(set(clauses)) == 49
     assert list(dict.fromkeys((row.promise, row.clause) for row in ROWS)) == clauses
 
 

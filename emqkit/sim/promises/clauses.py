@@ -14,7 +14,7 @@ A clause looks at one of four things:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -30,7 +30,17 @@ __all__ = ["Clause", "Lacks", "Promise", "always", "of_end", "of_move", "of_part
 
 What = Literal["part", "state", "move", "end"]
 On = Literal[
-    "answers", "claims", "settles", "deliveries", "reported", "extensions", "landed", "fatal", "changed", "ended"
+    "answers",
+    "claims",
+    "settles",
+    "deliveries",
+    "reported",
+    "extensions",
+    "landed",
+    "fatal",
+    "removed",
+    "changed",
+    "ended",
 ]
 OfPart = Callable[[World, Part], Iterator[str]]
 OfState = Callable[[World, Keyspace, Facts], Iterator[str]]
@@ -200,11 +210,10 @@ class Promise:
             return (OR.join(dict.fromkeys(clause.witness for clause in required)),)
         return tuple(dict.fromkeys(clause.witness for clause in required if clause.concerns(world) is None))
 
-    def untried(self, world: World) -> tuple[str, ...]:
-        """The required clauses that this world cannot try: `holds` does not cover them."""
-        if self.one_is_enough:
-            return ()
-        return tuple(c.name for c in self.clauses if c.required and c.concerns(world) is not None)
+    def untried(self, happened: Collection[str]) -> tuple[str, ...]:
+        """The untried clauses, by what happened, the first of each kind: `holds` does not cover them."""
+        first = {clause.witness: clause.name for clause in reversed(self.clauses)}
+        return tuple(c.name for c in self.clauses if c.witness not in happened and first[c.witness] == c.name)
 
     def lacks(self, world: World, scripts: ScriptSet) -> str | None:
         """None if the script set states what the promise requires; else what is not stated."""

@@ -2,20 +2,28 @@
 
 Read from its calls by the names in their scripts' headers, and from the keyspace before and after. A script is
 recognised by its file name; if its header lacks a name needed here it cannot be judged, and `NotInCall` says which.
+
+What is done otherwise, by scripts or commands of one's own, is known by what it does to the keyspace: an id that goes
+from pending to active is claimed; one that somebody claimed, and takes out of its queue, is settled; a row that appears
+whole is landed; a parent that changes is delivered to. Removing and reprocessing look like other things, so an actor
+declares them (`Actor.declares`); what might be either is a doubt.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
 from emqkit import keys
-from emqkit.arguments import to_text
+from emqkit.arguments import to_bytes, to_text
 from emqkit.errors import BadArgument, BadFlow, IllFormedId, IllFormedQueue, NotThisYet, ScriptArity, ScriptMissing
-from emqkit.keyspace import Keyspace, Part
+from emqkit.keyspace import WHOLE, Keyspace, Part
+from emqkit.outbox import Poison
 from emqkit.scripts import Named, ScriptSet
+from emqkit.sim.worlds.actors import Deed
 from emqkit.sim.worlds.world import Owed, World
 from emqkit.snapshot import Hash, Text
 from emqkit.wire import Call, Done, ErrorReply, Program, Reply
@@ -32,6 +40,7 @@ __all__ = [
     "Row",
     "Settle",
     "changed_parents",
+    "landings",
     "placed",
     "recorded",
     "spoilt",
@@ -47,8 +56,12 @@ LANDS = {
 """The scripts that land a job, and the name of its id in their headers; `enqueue_flow` also lands each `child_id`."""
 
 SETTLING = frozenset({"complete", "retry"})
-COUNTING = frozenset({"reap", "promote"})
-"""The scripts that answer how many jobs they moved: 0 means that there was nothing to do, not a refusal."""
+
+READ_BY_NAME = frozenset(
+    {*LANDS, *SETTLING, "claim", "flow_deliver", "flow_fail_deliver", "extend_lock", "extend_locks"}
+    | {"reap", "promote", "reprocess", "remove_job"}
+)
+"""The scripts whose calls and replies say what they did."""
 
 ANSWERS: Mapping[Reply, str] = {1: "done", b"scheduled": "scheduled", b"dead": "dead"}
 """What the replies of a successful settle mean."""
@@ -69,19 +82,21 @@ class Answer:
         queue: whose keys it takes.
         args: its arguments, by name.
         reply: its reply.
+        listed: the replies that its header lists.
     """
 
     verb: str
     queue: str
     args: Named
     reply: Reply
+    listed: tuple[str, ...] = ()
 
     @property
     def refused(self) -> bool:
-        """Whether it says that it did nothing: an EMQ error, 0 or −1, unless that is a count."""
+        """Whether it says that it did nothing: an EMQ error; 0 or −1 too, unless its header lists no number."""
         if isinstance(self.reply, ErrorReply):
             return self.reply.code.startswith("EMQ")
-        return self.reply in (0, -1) and self.verb not in COUNTING
+        return self.reply in (0, -1) and any(re.match(r"-?\d+\b", text) for text in self.listed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +132,11 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """The leases of these ids were extended."""
+    """The leases of these ids were extended, by so many milliseconds from now where that was asked for."""
 
     queue: str
     ids: frozenset[str]
+    lease_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +161,9 @@ class Events:
         landed: the rows it names if it lands something.
         lands: whether it is part of a landing: a landing script, or a command of an operation that adds.
         fatal: the parents to which it applies a death that fails them (policy `fp`).
+        removed: the rows that an operator removed.
+        revived: the rows that an operator reprocessed.
+        doubts: what it may have done without anybody being able to tell: who, what, and to which id.
         changed: whether any key changed, including metrics.
         ended: the programs that ended with it, and how.
     """
@@ -157,13 +176,12 @@ class Events:
     extensions: list[Extension] = field(default_factory=list)
     landed: list[Row] = field(default_factory=list)
     fatal: list[Row] = field(default_factory=list)
+    removed: list[Row] = field(default_factory=list)
+    revived: list[Row] = field(default_factory=list)
+    doubts: list[tuple[str, str, str]] = field(default_factory=list)
     lands: bool = False
     changed: bool = False
     ended: tuple[tuple[Program[Any], Done[Any]], ...] = ()
-
-    def done_to(self, verb: str) -> Iterator[Row]:
-        """The rows that an operator's script (`reprocess`, `remove_job`) really changed."""
-        return (Row(one.queue, one.args.text("id")) for one in self.answers if one.verb == verb and one.reply == 1)
 
 
 @dataclass(frozen=True)
@@ -179,6 +197,10 @@ class Move:
         metrics: whether a metric changed.
         began_paused: whether its operation began while its queue was paused.
         ended: the programs that ended with it, and how.
+        held: the claims that whoever moves holds: queue, id, token.
+        declared: what whoever moves declares to do on an operator's word.
+        earlier: the calls that its operation made before, with their replies, where it ended with this move.
+        written: the deadlines ahead that it wrote, each with how far ahead in milliseconds; None when nobody looked.
     """
 
     kind: str
@@ -190,10 +212,23 @@ class Move:
     metrics: bool = False
     began_paused: bool = False
     ended: tuple[tuple[Program[Any], Done[Any]], ...] = ()
+    held: frozenset[tuple[str, str, int]] = frozenset()
+    declared: tuple[Deed, ...] = ()
+    earlier: tuple[tuple[Call[Any], Reply], ...] = ()
+    written: Mapping[tuple[str, str, str], float] | None = None
+
+    @property
+    def foreign(self) -> bool:
+        """Whether an actor moved by a command, or by a script that is none of those that are read by name."""
+        return self.program is not None and any(
+            call.kind == "command" or call.verb not in READ_BY_NAME for call, _ in self.calls
+        )
 
     @property
     def name(self) -> str:
-        """Its name in sentences: its call if it has one, else its kind."""
+        """Its name in sentences: its operation if it is foreign, its call if it has one, else its kind."""
+        if self.foreign and self.program is not None:
+            return self.program.name
         return self.calls[0][0].verb if len(self.calls) == 1 else self.kind
 
     @cached_property
@@ -202,7 +237,8 @@ class Move:
         did = Events(changed=self.metrics or self.before != self.after, ended=self.ended)
         for call, reply in self.calls:
             if call.kind == "script":
-                one = Answer(call.verb, _queue(call.keys), self.scripts.view(call).args, reply)
+                listed = self.scripts[call.verb].replies
+                one = Answer(call.verb, _queue(call.keys), self.scripts.view(call).args, reply, listed)
                 did.answers.append(one)
                 for read in _READ.get(call.verb, ()):
                     read(did, one)
@@ -210,7 +246,20 @@ class Move:
         if did.lands or (adds and not did.answers):
             did.lands = True
             did.landed += [row for call, _ in self.calls if call.kind == "command" for row in _rows(call.keys)]
+        if self.kind == "call" and self.before != self.after:
+            _by_effect(did, self)
+        elif self.foreign and self.written:
+            _extended(did, self)
         return did
+
+
+def landings(move: Move) -> Iterator[Row]:
+    """The rows that the calls before it, of the same operation, landed: by a landing script, or by a payload."""
+    for call, reply in move.earlier:
+        if call.kind == "script" and call.verb in LANDS and not isinstance(reply, ErrorReply):
+            yield Row(_queue(call.keys), move.scripts.view(call).args.text(LANDS[call.verb]))
+        elif call.kind == "command" and b"payload" in call.args:
+            yield from _rows(call.keys)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -259,14 +308,24 @@ def _delivery(did: Events, one: Answer) -> None:
 
 def _extension(did: Events, one: Answer) -> None:
     if one.reply == 1:
-        did.extensions.append(Extension(one.queue, frozenset({one.args.text("id")})))
+        did.extensions.append(Extension(one.queue, frozenset({one.args.text("id")}), _lease(one)))
 
 
 def _extensions(did: Events, one: Answer) -> None:
     if isinstance(one.reply, tuple):
         not_extended = {id for id in one.reply if isinstance(id, bytes)}
         ids = frozenset(to_text(id) for id in _rounds(one.args, "id") if id not in not_extended)
-        did.extensions.append(Extension(one.queue, ids))
+        did.extensions.append(Extension(one.queue, ids, _lease(one)))
+
+
+def _lease(one: Answer) -> int | None:
+    lease = one.args.get("lease") or b""
+    return int(lease) if lease.isdigit() else None
+
+
+def _operators(did: Events, one: Answer) -> None:
+    if one.reply == 1:
+        (did.removed if one.verb == "remove_job" else did.revived).append(Row(one.queue, one.args.text("id")))
 
 
 def _landing(did: Events, one: Answer) -> None:
@@ -293,8 +352,100 @@ _READ: Mapping[str, tuple[Callable[[Events, Answer], None], ...]] = {
     "flow_fail_deliver": (_delivery, _death),
     "extend_lock": (_extension,),
     "extend_locks": (_extensions,),
+    "reprocess": (_operators,),
+    "remove_job": (_operators,),
 }
 """The reader for each script's calls."""
+
+
+# --- by what it does to the keyspace ----------------------------------------------------------------------------------
+
+
+def _by_effect(did: Events, move: Move) -> None:
+    """Read what calls and replies did not say."""
+    claimed, landed = {(one.queue, one.id) for one in did.claims}, set(did.landed)
+    for after in move.after.queues:
+        before = move.before[after.queue]
+        if after is before:
+            continue
+        for id in sorted(after.members("active").keys() - before.members("active").keys()):
+            taken = id in before.members("pending") and id not in after.members("pending")
+            if taken and (after.queue, id) not in claimed:
+                attempts = (after.row(id) or {}).get("attempts", b"")
+                did.claims.append(HandedOut(after.queue, id, int(attempts) if attempts.isdigit() else -1))
+        if move.foreign:
+            for id in sorted(after.rows.keys() - before.rows.keys()):
+                if Row(after.queue, id) not in landed and all(name in after.rows[id] for name in WHOLE):
+                    did.lands = True
+                    did.landed.append(Row(after.queue, id))
+    if move.foreign:
+        _taken_out(did, move)
+        _extended(did, move)
+        _delivered(did, move)
+
+
+def _taken_out(did: Events, move: Move) -> None:
+    """What an actor settles, removes, brings back: known by who holds the claim, and by what is declared."""
+    tokens = {(queue, id): token for queue, id, token in move.held}
+    declared = {(deed.verb, deed.queue, deed.id) for deed in move.declared}
+    known = {one.id for one in did.settles} | {row.id for row in (*did.removed, *did.revived)}
+    who = "" if move.program is None else move.program.name
+    for before in move.before.queues:
+        after = move.after[before.queue]
+        for id in sorted(before.ids - known) if after is not before else ():
+            queue, row = before.queue, Row(before.queue, id)
+            answer = _left(before, after, id)
+            if answer and (queue, id) in tokens:
+                did.settles.append(Settle(move.name, queue, id, tokens[queue, id], answer))
+                did.reported.append(id)
+            elif answer == "done" and ("remove", queue, id) in declared:
+                did.removed.append(row)
+            elif answer == "done" or (answer and id in before.members("active")):
+                did.doubts.append((who, "takes {} out, holds no claim of it and declares no removal", id))
+            elif id in before.members("dead") and id in after.members("pending"):
+                if ("reprocess", queue, id) in declared:
+                    did.revived.append(row)
+                else:
+                    did.doubts.append((who, "brings {} back from dead and declares no reprocessing", id))
+
+
+def _left(before: Part, after: Part, id: str) -> str:
+    """How an id left what can be worked on, as a settle would answer it; empty when it did not."""
+    if before.row(id) is not None and after.row(id) is None:
+        return "done"
+    for name, answer in (("dead", "dead"), ("schedule", "scheduled")):
+        if id in after.members(name) and id not in before.members(name):
+            return answer
+    gone = before.places(id) and not after.places(id)
+    return "done" if gone and after.state(id) not in ("pending", "active", before.state(id)) else ""
+
+
+def _delivered(did: Events, move: Move) -> None:
+    """The signals that an actor brought to parents: an argument names the child, and the parent changed."""
+    rows: tuple[HandedOut | Settle | Row, ...] = (*did.claims, *did.settles, *did.landed, *did.removed, *did.revived)
+    known = {(one.queue, one.id) for one in rows}
+    named = {argument for call, _ in move.calls for argument in call.args}
+    signals = (signal for part in move.before.queues for signal in part.signals if not isinstance(signal, Poison))
+    for signal in dict.fromkeys(signals):
+        queue, parent, child = signal.parent_queue, signal.parent_id, signal.child_id
+        before, after = move.before[queue], move.after[queue]
+        changed = (before.of(parent), before.places(parent)) != (after.of(parent), after.places(parent))
+        if changed and to_bytes(child) in named and (queue, parent) not in known:
+            did.deliveries.append(Delivery(move.name, queue, parent, child, 1))
+            did.reported.append(child)
+
+
+def _extended(did: Events, move: Move) -> None:
+    """The deadlines that an actor wrote again of leases it holds."""
+    for queue in sorted({queue for queue, _, _ in move.held}):
+        ids = frozenset(
+            id
+            for where, id, _ in move.held
+            if where == queue and (queue, "active", id) in (move.written or {})
+            if id in move.before[queue].members("active")
+        )
+        if ids:
+            did.extensions.append(Extension(queue, ids))
 
 
 # --- parents ----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from emqkit import keys
 from emqkit.flows import AddedFlow, BulkAdded
-from emqkit.sim.promises.events import Move, changed_parents, recorded
+from emqkit.sim.promises.events import Move, changed_parents, landings, recorded
 from emqkit.sim.worlds.world import World
 from emqkit.wire import Done, ErrorReply, Program
 
@@ -175,9 +175,9 @@ def remember(world: World, move: Move, facts: Facts, *, trims: bool) -> Facts:
             new.add(Landed(row.id))
             new.discard(Removed(row.id))
     for program, done in move.ended:
-        new.update(_added(world, program, done))
-    new.update(Removed(row.id) for row in move.did.done_to("remove_job"))
-    for row in move.did.done_to("reprocess"):
+        new.update(_added(world, move, program, done))
+    new.update(Removed(row.id) for row in move.did.removed)
+    for row in move.did.revived:
         link = world.links.get(row.id)
         if link is not None and recorded(move.before[link.parent_queue], link.parent_id, link.id):
             new.add(Revived(link.id))
@@ -192,13 +192,15 @@ def remember(world: World, move: Move, facts: Facts, *, trims: bool) -> Facts:
     return frozenset(new)
 
 
-def _added(world: World, program: Program[Any], done: Done[Any]) -> Iterator[Added]:
-    """The flows of the world that an operation reported as landed."""
+def _added(world: World, move: Move, program: Program[Any], done: Done[Any]) -> Iterator[Added]:
+    """The flows of the world that an operation landed, and ended without an error; a batch says which."""
     parents: list[str] = []
     if isinstance(done.value, AddedFlow):
         parents = [done.value.parent_id]
     elif isinstance(done.value, BulkAdded):
         parents = [flow.parent_id for flow in done.value.landed]
+    elif done.error is None and program == move.program:
+        parents = [row.id for row in (*landings(move), *move.did.landed)]
     for index, plan in enumerate(world.flows):
         if plan.flow.id in parents:
             yield Added(index)

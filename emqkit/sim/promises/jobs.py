@@ -107,7 +107,9 @@ FENCED = Promise(
 
 
 def _deeds(world: World) -> Iterator[Deed]:
-    return (deed for actor in world.actors if isinstance(actor, Operator) for deed in actor.deeds)
+    for actor in world.actors:
+        yield from actor.declares
+        yield from actor.deeds if isinstance(actor, Operator) else ()
 
 
 def _queues(world: World, role: str) -> set[str]:
@@ -167,6 +169,23 @@ def _extends_active(world: World, move: Move, facts: Facts) -> Iterator[str]:
                 yield f"an extension put {world.label(id)} into active, which was in {placed(before, id)}"
 
 
+SLACK_MS = 60_000
+"""How far a deadline may be from the lease that was asked for: calls take time."""
+
+
+@of_move("an extension moves the deadline", Witness.EXTENDED, on="extensions", concerns=_extends)
+def _extends_really(world: World, move: Move, facts: Facts) -> Iterator[str]:
+    if move.written is None:
+        return
+    for extension in move.did.extensions:
+        for id in sorted(extension.ids):
+            ahead = move.written.get((extension.queue, "active", id))
+            if ahead is None:
+                yield f"an extension left the deadline of {world.label(id)} as it was"
+            elif extension.lease_ms is not None and abs(ahead - extension.lease_ms) > SLACK_MS:
+                yield f"an extension gave {world.label(id)} another lease than it was asked for"
+
+
 @of_move("an extension changes deadlines only", Witness.EXTENDED, on="extensions", concerns=_extends)
 def _extends_only(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for extension in move.did.extensions:
@@ -183,7 +202,8 @@ def _extends_asked(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for extension in move.did.extensions:
         after = move.after[extension.queue].members("active")
         for id, score in move.before[extension.queue].members("active").items():
-            if id not in extension.ids and after.get(id) != score:
+            rewritten = (extension.queue, "active", id) in (move.written or ())
+            if id not in extension.ids and (rewritten or after.get(id) != score):
                 yield f"an extension moved the deadline of {world.label(id)}, which was not asked for"
 
 
@@ -191,7 +211,7 @@ TURN_AND_LEASE = Promise(
     "P14",
     "turn and lease",
     "A claim takes the smallest id, a pause is kept, no live lease is reaped, an extension moves a deadline only.",
-    (_turn, _paused, _live_lease, _extends_active, _extends_only, _extends_asked),
+    (_turn, _paused, _live_lease, _extends_active, _extends_really, _extends_only, _extends_asked),
 )
 
 
@@ -207,9 +227,9 @@ def _reprocesses(world: World) -> str | None:
     return None if again else "nobody reprocesses a job in this world"
 
 
-@of_move("what is removed is gone", Witness.REMOVED, on="answers", concerns=_removes, required=True)
+@of_move("what is removed is gone", Witness.REMOVED, on="removed", concerns=_removes, required=True)
 def _is_gone(world: World, move: Move, facts: Facts) -> Iterator[str]:
-    for row in move.did.done_to("remove_job"):
+    for row in move.did.removed:
         if row.id in move.after[row.queue].ids:
             yield f"{world.label(row.id)} was removed and is still there"
 
@@ -237,7 +257,7 @@ def _ran_again(world: World, move: Move, facts: Facts) -> Iterator[Link]:
             yield world.links[child]
 
 
-@of_move("a child run again is not counted", Witness.REPROCESSED, on="reported", concerns=_reprocesses, required=True)
+@of_move("a child run again is not counted", Witness.RAN_AGAIN, on="reported", concerns=_reprocesses, required=True)
 def _not_counted(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for link in _ran_again(world, move, facts):
         before, after = (k[link.parent_queue].counter(link.parent_id) for k in (move.before, move.after))
@@ -248,7 +268,7 @@ def _not_counted(world: World, move: Move, facts: Facts) -> Iterator[str]:
             )
 
 
-@of_move("a child run again moves no parent", Witness.REPROCESSED, on="reported", concerns=_reprocesses)
+@of_move("a child run again moves no parent", Witness.RAN_AGAIN, on="reported", concerns=_reprocesses)
 def _not_moved(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for link in _ran_again(world, move, facts):
         before, after = (k[link.parent_queue].places(link.parent_id) for k in (move.before, move.after))

@@ -100,7 +100,7 @@ def _unheard_kept(world: World, move: Move, facts: Facts) -> Iterator[str]:
 
 
 def _dropped(move: Move) -> Iterator[tuple[str, bytes]]:
-    """The outbox entries that a move removed from all lists of their queue."""
+    """The outbox entries that a move removed from their queue: no value of any type holds them any more."""
     for part in move.before.parts:
         if part.entries and (after := move.after[part.queue]) is not part:
             yield from ((part.queue, entry) for entry in sorted(set(part.entries) - after.kept))

@@ -8,7 +8,7 @@ from emqkit import keys, outbox
 from emqkit.keyspace import Keyspace, Part
 from emqkit.outbox import Failure, Poison
 from emqkit.sim.promises.clauses import Lacks, Promise, of_end, of_move, of_part, of_state
-from emqkit.sim.promises.events import LANDS, RECORDS, Move, Settle, changed_parents, recorded, spoilt
+from emqkit.sim.promises.events import LANDS, RECORDS, HandedOut, Move, Row, Settle, changed_parents, recorded, spoilt
 from emqkit.sim.promises.facts import Added, Facts, Outcome, Released, Removed, Revived, Settled
 from emqkit.sim.worlds.witness import Witness
 from emqkit.sim.worlds.world import Link, Owed, World
@@ -104,11 +104,15 @@ OPENLY = frozenset({*LANDS, "reprocess", "claim", "remove_job"})
 
 
 def _touched(world: World, move: Move) -> Iterator[tuple[str, Owed, Part, Part]]:
-    """The parents in queues changed by a script that was not asked to move them, each with the script's name."""
-    for one in move.did.answers if move.did.changed and len(move.calls) == 1 else ():
-        if one.verb not in OPENLY:
-            for owed, before, after in changed_parents(world, move):
-                yield one.verb, owed, before, after
+    """The parents whose queue a move changed that was not asked to move them: each with the move's name."""
+    did = move.did
+    if not did.changed or not move.calls or (len(move.calls) > 1 and not move.foreign) or move.name in OPENLY:
+        return
+    rows: tuple[HandedOut | Row, ...] = (*did.claims, *did.landed, *did.removed, *did.revived)
+    openly = {one.id for one in rows} if move.foreign else set()
+    for owed, before, after in changed_parents(world, move) if did.answers or move.foreign else ():
+        if owed.id not in openly:
+            yield move.name, owed, before, after
 
 
 def _entering(world: World, move: Move) -> Iterator[tuple[str, Owed, str | None, bool]]:
@@ -117,12 +121,14 @@ def _entering(world: World, move: Move) -> Iterator[tuple[str, Owed, str | None,
         state = before.state(owed.id)
         if before.row(owed.id) is None or owed.id not in after.members("pending"):
             continue
+        if move.foreign and {"active", "schedule"}.intersection(before.places(owed.id)):
+            continue  # its own lapsed lease, or its own retry
         stayed = owed.id in before.members("pending") and (state == "pending" or after.state(owed.id) != "pending")
         if not stayed:
             yield verb, owed, state, state == "dead" or "dead" in before.places(owed.id)
 
 
-@of_move("the gone stay gone", Witness.FINISHED, on="answers")
+@of_move("the gone stay gone", Witness.FINISHED, on="changed")
 def _gone(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for verb, owed, before, after in _touched(world, move):
         enters = owed.id in after.members("pending") and owed.id not in before.members("pending")
@@ -131,21 +137,21 @@ def _gone(world: World, move: Move, facts: Facts) -> Iterator[str]:
             yield f"{verb} brought {world.label(owed.id)} back, whose row is gone"
 
 
-@of_move("the dead stay dead", Witness.PARENT_FAILED, on="answers")
+@of_move("the dead stay dead", Witness.PARENT_FAILED, on="changed")
 def _dead(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for verb, owed, _, dead in _entering(world, move):
         if dead:
             yield f"{verb} brought {world.label(owed.id)} back, which was dead"
 
 
-@of_move("one release a life", Witness.RELEASED, on="answers", required=True)
+@of_move("one release a life", Witness.RELEASED, on="changed", required=True)
 def _again(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for verb, owed, _, dead in _entering(world, move):
         if not dead and verb not in ("reap", "promote") and Released(owed.id) in facts:
             yield f"{verb} released {world.label(owed.id)} a second time in one life"
 
 
-@of_move("only the held are released", Witness.RELEASED, on="answers")
+@of_move("only the held are released", Witness.RELEASED, on="changed")
 def _unheld(world: World, move: Move, facts: Facts) -> Iterator[str]:
     for verb, owed, state, dead in _entering(world, move):
         if dead or verb in ("reap", "promote") or Released(owed.id) in facts:

@@ -19,7 +19,7 @@ __all__ = ["seen", "work_done"]
 def seen(world: World, move: Move, facts: Facts) -> Iterator[Witness]:
     """The witnesses of a move; `facts` are those before it."""
     did = move.did
-    if did.answers:
+    if did.answers or move.foreign:
         yield from _of_scripts(world, move, facts)
     if did.landed and any(Landed(row.id) in facts for row in did.landed):
         yield Witness.LANDED_AGAIN
@@ -45,7 +45,7 @@ def work_done(move: Move) -> Iterator[tuple[Role, str]]:
         if any(id in pending for id, _ in _gone(before, after, "schedule")):
             yield "promoter", before.queue
         settled = any(id not in pending for id, _ in _gone(before, after, "active"))
-        if settled and not any(move.did.done_to("remove_job")):
+        if settled and not move.did.removed:
             yield "worker", before.queue
         if set(before.entries) - set(after.entries):
             yield "pump", before.queue
@@ -84,6 +84,10 @@ def _of_scripts(world: World, move: Move, facts: Facts) -> Iterator[Witness]:
         yield Witness.PARENT_FAILED
     if any(extension.ids for extension in did.extensions):
         yield Witness.EXTENDED
+    if did.revived:
+        yield Witness.REPROCESSED
+    if did.removed:
+        yield Witness.REMOVED
     for one in did.answers:
         yield from _of_answer(move, one, facts)
 
@@ -99,10 +103,6 @@ def _of_answer(move: Move, one: Answer, facts: Facts) -> Iterator[Witness]:
         yield Witness.REAPED
     if one.verb == "claim" and move.began_paused and move.before[one.queue].paused:
         yield Witness.PAUSED
-    if one.verb == "reprocess" and one.reply == 1:
-        yield Witness.REPROCESSED
-    if one.verb == "remove_job" and one.reply == 1:
-        yield Witness.REMOVED
 
 
 def _of_parents(world: World, move: Move) -> Iterator[Witness]:

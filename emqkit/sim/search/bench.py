@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from emqkit import keys
-from emqkit.arguments import to_bytes, to_text
+from emqkit.arguments import to_text
 from emqkit.errors import EmqError
-from emqkit.keyspace import EXPIRES, FUTURE, TIMED, Keyspace, Part, canonical_reply, home, parts_of
+from emqkit.keyspace import EXPIRES, TIMED, Keyspace, Part, canonical_reply, home, parts_of
 from emqkit.scripts import ScriptSet
 from emqkit.scripts.released import foreign
 from emqkit.servers import Server, scratch_for
@@ -47,7 +47,7 @@ class Doubt:
     """Something the explorer cannot see, repeat or rely on: every promise that is not broken is then unknown.
 
     Attributes:
-        name: which kind of thing: `chance`, `clock`, `keys`.
+        name: which kind of thing: `chance`, `clock`, `keys`, `roles`.
         says: who does what, as a phrase.
     """
 
@@ -67,14 +67,14 @@ class Effect:
         replies: their replies.
         parts: every non-empty part afterwards.
         metrics: whether metrics changed.
-        renewed: the future deadlines that were rewritten, each with how far ahead it is now, in milliseconds. A
-            canonical keyspace does not show them.
+        written: the future deadlines that were written, each with how far ahead it is, in milliseconds. A canonical
+            keyspace does not show that one was rewritten.
     """
 
     replies: tuple[Reply, ...]
     parts: tuple[Part, ...]
     metrics: bool
-    renewed: tuple[tuple[Deadline, float], ...] = ()
+    written: tuple[tuple[Deadline, float], ...] = ()
 
 
 class Unseen(EmqError):
@@ -284,7 +284,7 @@ class Bench:
                 self.lives.setdefault(name, deadline - (now if deadline > now else found.now))
         after = Snapshot(entries, now, found.deadlines)
         parts, metrics = parts_of(after, slack_ms=slack_ms)
-        return _Run(Effect(replies, parts, bool(metrics), tuple(_renewed(given, after))), asked)
+        return _Run(Effect(replies, parts, bool(metrics), tuple(_written(given, parts, after))), asked)
 
     # --- foreign scripts --------------------------------------------------------------------------------------------
 
@@ -379,15 +379,15 @@ class _Start:
         return tuple(replies)
 
 
-def _renewed(parts: tuple[Part, ...], after: Snapshot) -> Iterator[tuple[Deadline, float]]:
-    """The deadlines that are in the future both before and now, but were moved."""
-    for part in parts:
-        for name in TIMED:
-            ahead = [id for id, score in part.members(name).items() if score == FUTURE]
-            scores = after.ranked(keys.queue_key(part.queue, name)) if ahead else {}
-            for id in ahead:
-                score = scores.get(to_bytes(id), FUTURE)
-                if score != FUTURE and score > after.now:
+def _written(given: tuple[Part, ...], found: tuple[Part, ...], after: Snapshot) -> Iterator[tuple[Deadline, float]]:
+    """The deadlines that stand ahead, elsewhere than they were put."""
+    put = {part.queue: part for part in given}
+    for part in found:
+        for name in TIMED if part.queue else ():
+            before = put[part.queue].members(name) if part.queue in put else {}
+            for raw, score in after.ranked(keys.queue_key(part.queue, name)).items():
+                id = to_text(raw)
+                if score > after.now and before.get(id) != score:
                     yield (part.queue, name, id), score - after.now
 
 

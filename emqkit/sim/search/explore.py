@@ -294,7 +294,7 @@ class Explorer:
                     self.depth,
                     (*missing, *unspent),
                     where,
-                    promise.untried(self.world),
+                    promise.untried(witnesses),
                     tuple(doubt.says for doubt in sorted(self.bench.doubts)),
                     self.bench.instants,
                 ),

@@ -27,7 +27,7 @@ from emqkit.outbox import Completion, Failure
 from emqkit.scripts import Script, ScriptSet
 from emqkit.sim.history import History, Moved
 from emqkit.sim.promises import PROMISES, Move, Promise, at_start, remember, seen, trimmed, work_done
-from emqkit.sim.search.bench import Bench, Deadline
+from emqkit.sim.search.bench import Bench, Deadline, Doubt
 from emqkit.sim.search.interner import WIDTHS, Held, Interner, Sides, Widths
 from emqkit.sim.worlds.actors import Actor, Choice, Kit, Role
 from emqkit.sim.worlds.faults import Fault, Poison
@@ -45,7 +45,7 @@ FROM_OUTSIDE = tuple(fault for fault in Fault if fault not in OF_ACTORS)
 
 NOSCRIPT = ErrorReply("NOSCRIPT", "the server has forgotten this script")
 
-Renewed = tuple[tuple[Deadline, float], ...]
+Written = tuple[tuple[Deadline, float], ...]
 Ended = tuple[tuple[Program[Any], Done[Any]], ...]
 Replies = tuple[Reply, ...]
 
@@ -206,7 +206,7 @@ class Made(NamedTuple):
     keyspace: int
     cache: int
     metrics: bool = False
-    renewed: Renewed = ()
+    written: Written = ()
 
     @property
     def forgotten(self) -> bool:
@@ -258,7 +258,7 @@ class Model:
         self.witnesses: set[str] = set()
         self.deeds: set[tuple[Role, str]] = set()
         self.renewals: dict[int, dict[int, tuple[Deadline, ...]]] = {}
-        self._effects: dict[tuple[tuple[int, ...], int], tuple[Replies, tuple[int, ...], bool, Renewed]] = {}
+        self._effects: dict[tuple[tuple[int, ...], int], tuple[Replies, tuple[int, ...], bool, Written]] = {}
         self._delivered: dict[tuple[int, Replies | None], list[Way]] = {}
         self._crashes: dict[int, tuple[tuple[int, int], ...]] = {}
         self._trims = world.faults.redeliveries > 0
@@ -448,9 +448,18 @@ class Model:
                 move = self._move(side, made, local.request, local, ended=way.ended)
                 after, wrong = self._judge(side, move, made)
                 found.append(Outcome(after, way.local, number, wrong))
-                if made.renewed:
-                    self.renewals.setdefault(side, {})[number] = tuple(deadline for deadline, _ in made.renewed)
+                if renewed := self._renewed(side, made):
+                    self.renewals.setdefault(side, {})[number] = renewed
         return tuple(found)
+
+    def _renewed(self, side: int, made: Made) -> tuple[Deadline, ...]:
+        """The deadlines that stood ahead already."""
+        view = self.view(side) if made.written else None
+        return tuple(
+            (queue, name, id)
+            for (queue, name, id), _ in made.written
+            if view is not None and view[queue].members(name).get(id) == FUTURE
+        )
 
     def outside(self, side: int, fault: Fault | None = None) -> tuple[Outcome, ...]:
         """What may happen without an actor: time passes, or a fault that hits none."""
@@ -578,14 +587,14 @@ class Model:
         if known is None or not self.remembers:
             parts = tuple(sides.parts[n] for n in given)
             made = self.bench.make(parts, request.calls, atomic=request.atomic, scripts=request.scripts)
-            known = (made.replies, tuple(map(sides.part, made.parts)), made.metrics, made.renewed)
+            known = (made.replies, tuple(map(sides.part, made.parts)), made.metrics, made.written)
             self._effects[key] = known
-        replies, then, metrics, renewed = known
+        replies, then, metrics, written = known
         if then != given:
             keyspace = sides.keyspace((*(n for n in sides.keyspaces[keyspace] if n not in given), *then))
         if request.texts & sides.caches[cache]:
             cache = sides.caches.number(sides.caches[cache] - request.texts)
-        return Made(replies, keyspace, cache, metrics, renewed)
+        return Made(replies, keyspace, cache, metrics, written)
 
     def _move(
         self, side: int, made: Made, request: Request, local: Local | None, kind: str = "call", ended: Ended = ()
@@ -600,13 +609,17 @@ class Model:
             made.metrics,
             local is not None and _began_paused(local),
             ended,
+            frozenset() if local is None else local.holds,
+            () if local is None else self.kinds[local.kind].declares,
+            _earlier(local) if ended and local is not None else (),
+            dict(made.written),
         )
 
     def _judge(self, side: int, move: Move, made: Made) -> tuple[int, tuple[int, ...]]:
         """The world-side after a move, and its violations."""
         sides = self.sides
         keyspace, cache, facts = sides.sides[side]
-        if keyspace == made.keyspace and not move.metrics and not move.ended and _plain(move):
+        if keyspace == made.keyspace and not (move.metrics or move.ended or move.written) and _plain(move):
             return (side if cache == made.cache else sides.number(keyspace, made.cache, facts)), ()
         known = sides.facts[facts]
         wrong = [
@@ -617,6 +630,8 @@ class Model:
         self.witnesses.update(seen(self.world, move, known))
         if move.kind == "call":
             self.deeds.update(work_done(move))
+        for who, what, id in move.did.doubts:
+            self.bench.doubts.add(Doubt("roles", f"{who} {what.format(self.world.label(id))}"))
         later = remember(self.world, move, known, trims=self._trims)
         facts = facts if later == known else sides.facts.number(later)
         return sides.number(made.keyspace, made.cache, facts), tuple(wrong)
@@ -695,14 +710,18 @@ def _plain(move: Move) -> bool:
 
 
 def _began_paused(local: Local) -> bool:
-    """Whether the next claim began while its queue was paused, as far as its program checked."""
-    assert local.request is not None
-    if local.request.calls[0].verb != "claim":
-        return False
-    if not local.past:
-        return True  # it has not read anything yet, so it begins now
-    asked, answered = local.past[0].calls[0], local.replies[0]
-    return asked.verb == "HEXISTS" and isinstance(answered, tuple) and answered[0] == 1
+    """Whether a claim that comes next began while its queue was paused, as far as its program asked."""
+    for call, reply in _earlier(local):
+        if call.kind == "command" and any(name.endswith(b":meta") for name in call.keys):
+            return reply == 1
+    return True  # it never looked, so it may as well have begun just now
+
+
+def _earlier(local: Local) -> tuple[tuple[Call[Any], Reply], ...]:
+    """The calls that a program has made, each with its reply."""
+    flushes = (*zip(local.past, local.replies, strict=True), *(((local.flush, local.inflight),) if local.flush else ()))
+    answered = ((flush, replies) for flush, replies in flushes if not isinstance(replies, Exception))
+    return tuple(pair for flush, replies in answered for pair in zip(flush.calls, replies, strict=False))
 
 
 def _claims(local: Local) -> Iterator[Held]:

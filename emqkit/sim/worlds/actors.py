@@ -86,11 +86,14 @@ class Actor(ABC):
 
     Attributes:
         scripts: the script set of its calls, if not the explored one: a fleet may be mixed.
+        declares: what its own operations do on an operator's word, `remove` and `reprocess` with their ids: by what
+            they do to the keyspace it might be something else. (An `Operator` has deeds.)
     """
 
     role: ClassVar[Role] = "other"
 
     scripts: ScriptSet | None = field(default=None, kw_only=True)
+    declares: tuple[Deed, ...] = field(default=(), kw_only=True)
 
     @property
     def title(self) -> str:
