@@ -17,6 +17,7 @@ from emqkit.sim.promises import PROMISES, Promise
 from emqkit.sim.report import Result
 from emqkit.sim.search.bench import place_for
 from emqkit.sim.search.explore import MOST_STATES, Explorer, Progress
+from emqkit.sim.search.limits import MEGABYTE, most_memory
 from emqkit.sim.search.walk import Replay, walk_along
 from emqkit.sim.worlds.mistakes import MISTAKES, Mistake
 from emqkit.sim.worlds.scenarios import SCENARIOS
@@ -58,6 +59,7 @@ def explore(
     script_flushes: int | None = None,
     max_states: int | None = MOST_STATES,
     max_depth: int | None = None,
+    max_memory: int | None = None,
     until: str | None = None,
     progress: Callable[[Progress], None] | None = None,
     promises: tuple[Promise, ...] = PROMISES,
@@ -74,6 +76,7 @@ def explore(
         max_states: stop after this many states, 1 or more; what is not `broken` is then `unknown`. (Faulty scripts
             can make the state space infinite: a job reaped while it runs gets a new token each time.)
         max_depth: expand no state this many transitions deep, 1 or more.
+        max_memory: stop at this many megabytes, as estimated, 1 or more; by default half of the memory there is.
         until: stop once this promise is broken.
         progress: called about once a second.
         promises: which promises to check.
@@ -87,7 +90,7 @@ def explore(
         ScriptBroken, ForeignLua: a script does not compile, or no sandbox is available.
         ScriptStopped: a script exceeded a limit of its sandbox.
     """
-    for name, most in (("max_states", max_states), ("max_depth", max_depth)):
+    for name, most in (("max_states", max_states), ("max_depth", max_depth), ("max_memory", max_memory)):
         if most is not None:
             whole(name, most, at_least=1)
     if isinstance(world, str):
@@ -109,7 +112,8 @@ def explore(
     try:
         with place_for(world, base, script_set) as place:
             explorer = Explorer(world, place, promises)
-            explorer.search(max_states=max_states, max_depth=max_depth, until=until, progress=progress)
+            most = most_memory() if max_memory is None else max_memory * MEGABYTE
+            explorer.search(max_states=max_states, max_depth=max_depth, max_memory=most, until=until, progress=progress)
             return Result.of(explorer)
     finally:
         if opened is not None:

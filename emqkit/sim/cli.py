@@ -36,6 +36,7 @@ def declare_explore(parser: argparse.ArgumentParser) -> None:
         help=f"stop after this many states ({MOST_STATES:,})",
     )
     parser.add_argument("--max-depth", type=_most, metavar="N", help="go no deeper than this many moves")
+    parser.add_argument("--max-memory", type=_most, metavar="MB", help="stop at this many megabytes, as estimated")
     parser.add_argument("--server", metavar="URL", help="where calls are made; its scratch place is used (fake://)")
     parser.add_argument("--save", metavar="FILE", help="write the first history found to a file, for emqkit replay")
     parser.add_argument("--promise", metavar="P3", help="report only this promise (JSON has all), and save its history")
@@ -104,6 +105,7 @@ def run_explore(arguments: argparse.Namespace) -> int:
             server=arguments.server,
             max_states=arguments.max_states,
             max_depth=arguments.max_depth,
+            max_memory=arguments.max_memory,
             progress=progress,
             **{name: getattr(arguments, name) for name in BUDGETS},
         )

@@ -27,6 +27,7 @@ from emqkit.sim.search.ends import lacks, owing
 from emqkit.sim.search.graph import Graph
 from emqkit.sim.search.interner import WIDTHS, Budgets, TooMany, Vectors, Widths
 from emqkit.sim.search.judge import Evidence, Gap, Verdict, Violation, judge
+from emqkit.sim.search.limits import MEGABYTE, Memory, growing
 from emqkit.sim.search.model import FROM_OUTSIDE, OF_ACTORS, ActorFailed, Model, Outcome
 from emqkit.sim.worlds.faults import Fault
 from emqkit.sim.worlds.witness import crash_between, met
@@ -101,6 +102,7 @@ class Explorer:
         self.complete = False
         self.stopped = ""
         self.seconds = 0.0
+        self.memory = Memory(self.model, self.graph, self.vectors)
         self._widths = widths
         self._level_ends = 0
         self._broken: dict[int, tuple[int, int, int, str]] = {}
@@ -114,17 +116,20 @@ class Explorer:
         max_states: int | None = None,
         max_depth: int | None = None,
         max_calls: int | None = None,
+        max_memory: int | None = None,
         until: str | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> None:
-        """Expand every state, nearest first; stops early at a bound or Ctrl-C, and says so in `stopped`."""
+        """Expand every state, nearest first; stops early at a bound, at Ctrl-C or without memory; `stopped` says so."""
         began = time.monotonic()
         self._until = next((n for n, promise in enumerate(self.promises) if promise.name == until), None)
         try:
             self._begin()
-            self._expand(max_states, max_depth, max_calls, progress, began)
+            self._expand(max_states, max_depth, max_calls, max_memory, progress, began)
         except KeyboardInterrupt:
             self.stopped = "interrupted"
+        except MemoryError:
+            self.stopped = "as there was no memory left"
         except TooMany as full:
             self.stopped = f"at {full.most}, the most that can be distinguished"
         except ActorFailed as failed:
@@ -156,6 +161,7 @@ class Explorer:
         max_states: int | None,
         max_depth: int | None,
         max_calls: int | None,
+        max_memory: int | None,
         progress: Callable[[Progress], None] | None,
         began: float,
     ) -> None:
@@ -179,6 +185,11 @@ class Explorer:
                 self.depth += 1
             if self._stops(max_states, max_depth, max_calls):
                 return
+            if not at & 1023 and max_memory is not None:
+                met = sum(len(known) for known in (*by_actors.values(), *by_nobody.values())) + len(hops)
+                if self.memory.estimate(met) > max_memory:
+                    self.stopped = f"at {max_memory // MEGABYTE:,} MB of memory, as estimated"
+                    return
             if not at & 1023 and progress is not None and time.monotonic() - tick > 1:
                 tick = time.monotonic()
                 broken = tuple(self.promises[n].name for n in sorted(self._broken))
@@ -266,8 +277,13 @@ class Explorer:
     def verdicts(self) -> dict[str, Verdict]:
         """The verdict on each promise, by name."""
         began = time.monotonic()
-        self._judge_ends()
+        try:
+            self._judge_ends()
+        except (KeyboardInterrupt, MemoryError) as end:
+            self.complete = False  # where it ends was not seen
+            self.stopped = "interrupted" if isinstance(end, KeyboardInterrupt) else "as there was no memory left"
         self.seconds += time.monotonic() - began
+        grows = () if self.complete else growing(self.world, self.model.sides.parts)
         faults, scripts = self.world.faults, self.server.scripts
         spent = {self.model.labels[number].fault for number in self._taken}
         unspent = [
@@ -297,6 +313,7 @@ class Explorer:
                     promise.untried(witnesses),
                     tuple(doubt.says for doubt in sorted(self.bench.doubts)),
                     self.bench.instants,
+                    grows,
                 ),
                 violation=self._violation(n),
                 unconcerned=promise.concerns(self.world),

@@ -25,6 +25,7 @@ class Evidence:
         where: the world, its script set and its faults, as a phrase: what a verdict is of.
         untried: the clauses of the promise that this world cannot try, as phrases.
         doubts: what could not be seen, repeated or counted on, as phrases: none of it holds then.
+        grows: what was still growing where it was not seen whole, as phrases.
         instants: how many readings of the clock were tried, where a script of one's own reads it; 0 where none does.
     """
 
@@ -36,6 +37,7 @@ class Evidence:
     untried: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     instants: int = 0
+    grows: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -137,9 +139,10 @@ def judge(
     if evidence.doubts:
         return Verdict(promise, title, "unknown", f"Nothing seen is all there is: {'; '.join(evidence.doubts)}.")
     if not evidence.complete:
-        return Verdict(
-            promise, title, "unknown", f"No violation up to depth {evidence.depth}; deeper states were not explored."
-        )
+        reason = f"No violation up to depth {evidence.depth}; deeper states were not explored."
+        if evidence.grows:
+            reason += f" Still growing: {', '.join(evidence.grows)}."
+        return Verdict(promise, title, "unknown", reason)
     if evidence.missing:
         return Verdict(promise, title, "unknown", f"Not met anywhere: {'; '.join(evidence.missing)}.")
     reason = f"In each of the {evidence.states:,} states of {evidence.where}."

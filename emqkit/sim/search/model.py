@@ -264,6 +264,11 @@ class Model:
         self._trims = world.faults.redeliveries > 0
         self._move_promises = [(n, p) for n, p in enumerate(promises) if p.looks_at("move")]
 
+    @property
+    def effects(self) -> int:
+        """How many effects of calls, and ways of actors to go on, are remembered."""
+        return len(self._effects) + len(self._delivered) + sum(map(len, self.renewals.values()))
+
     # --- locals -----------------------------------------------------------------------------------------------------
 
     def begin(self, kind: int) -> list[Way]:
