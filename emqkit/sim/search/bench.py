@@ -193,6 +193,7 @@ class Bench:
         start = _Start(self)
         for program in programs:
             program.run(start)
+        self.calls = 0  # the search has made none yet
         return start.parts
 
     def _command(self, call: Call[Any]) -> None:
