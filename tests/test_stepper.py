@@ -1281,9 +1281,8 @@ def test_a_message_that_is_too_long_or_none_is_passed_over(tmp_path: Path, monke
     end = '["end", "returned", ["T"], "", 0]'
     lines = [f'["line", {number}, true, []]' for number in (1, 2)]
     long = f'["line", 3, true, [["{"x" * 80}", "1"]]]'
-    (tmp_path / "child.py").write_text(
-        "\n".join(f"print({line!r})" for line in (lines[0], "what?", long, lines[1], end))
-    )
+    says = [f"print({line!r})" for line in (lines[0], "what?", long, lines[1], end)]
+    (tmp_path / "child.py").write_text("\n".join(["input()  # its job, before it goes", *says]))
     seen: list[int] = []
     ending = run_apart(JOB, lambda number, main, shown: seen.append(number), lambda *_: [], 30.0)
     assert (ending, seen) == (Ending("returned", (b"T",)), [1, 2])
@@ -1300,7 +1299,7 @@ def test_a_child_that_is_stopped_says_the_line_it_was_last_in() -> None:
 
 
 def test_a_child_that_cannot_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "child.py").write_text("raise SystemExit('no Lua here')")
+    (tmp_path / "child.py").write_text("input()\nraise SystemExit('no Lua here')")
     monkeypatch.setattr(stepper_machine, "__file__", str(tmp_path / "child.py"))
     ending = run_apart(JOB, lambda *_: None, lambda *_: [], 30.0)
     assert ending.kind == "stopped"

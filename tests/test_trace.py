@@ -236,9 +236,10 @@ def test_a_key_that_will_expire_makes_every_look_whole(server: Server, queue: st
     jobs, key = Jobs(server), f"emq:{{{queue}}}:x"
     with record(server) as trace:
         server.client.execute_command("SET", key, "1")
-        server.client.execute_command("PEXPIRE", key, 20)
+        server.client.execute_command("PEXPIRE", key, 3_600_000)
         jobs.depths(queue)
         assert trace.final.entries == everything(server).entries and trace.final.text(key.encode()) == b"1"
+        server.client.execute_command("PEXPIRE", key, 10)
         time.sleep(0.04)
         jobs.depths(queue)
         assert trace.final == everything(server) == Snapshot()
