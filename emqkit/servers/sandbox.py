@@ -71,7 +71,6 @@ class Sandbox(EmbeddedServer):
         self._deadline_s = seconds
         pool = self.client.connection_pool
         pool.connection_kwargs["socket_timeout"] = seconds
-        pool.disconnect()
         pool.reset()  # an open connection keeps its timeout
 
     def scratch(self) -> Sandbox:
