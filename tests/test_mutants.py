@@ -208,7 +208,11 @@ def test_of_a_line_that_runs_in_processes_of_its_own_the_tests_of_its_room_are_a
     named = [f"tests/test_{name}.py::a" for name in ("embedded", "jobs", "lua", "values")]
     asked = Reach(dict.fromkeys(named, (1.0, 1.0)))
     assert asked.tests_for(Mutant("emqkit/servers/supervise.py", 1, "", "", ""), "") == [named[0], named[3]]
-    assert asked.tests_for(Mutant("lua/claim.lua", 1, "", "", ""), "") == [named[2]]
+    named = ["tests/test_servers.py::a", "tests/test_supervise.py::a", "tests/test_embedded.py::a"]
+    asked.cost = {test: (float(place), 0.0) for place, test in enumerate(named)}
+    assert asked.tests_for(Mutant("emqkit/servers/supervise.py", 1, "", "", ""), "") == [named[1], named[0], named[2]]
+    asked.cost = dict.fromkeys(["tests/test_embedded.py::a", "tests/test_lua.py::a"], (1.0, 1.0))
+    assert asked.tests_for(Mutant("lua/claim.lua", 1, "", "", ""), "") == ["tests/test_lua.py::a"]
 
 
 # --- what can be changed ----------------------------------------------------------------------------------------------

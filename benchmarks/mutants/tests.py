@@ -50,14 +50,19 @@ class Reach:
     scripts: dict[str, set[str]] = field(default_factory=dict)
 
     def tests_for(self, mutant: Mutant, text: str) -> list[str]:
-        """The tests that could notice a mutant, those of its own room first, then the fastest."""
+        """The tests that could notice a mutant: those of its file first, then those of its room, then the fastest."""
         own = {test for test in self.cost if _is_of(test, mutant.path)}
         if mutant.path.endswith(".lua"):
             # The stepper's own machine runs where no coverage looks, as do scripts that are read and never sent.
             found = self.scripts.get(mutant.path, set()) | own
         else:
             found = self._reaching(mutant, text, own)
-        return sorted(found & self.cost.keys(), key=lambda test: (test not in own, self.cost[test][0], test))
+        named = Path(mutant.path).stem
+
+        def order(test: str) -> tuple[bool, bool, float, str]:
+            return named not in _words(test), test not in own, self.cost[test][0], test
+
+        return sorted(found & self.cost.keys(), key=order)
 
     def _reaching(self, mutant: Mutant, text: str, own: set[str]) -> set[str]:
         lines = self.lines.get(mutant.path, {})
@@ -78,13 +83,17 @@ class Reach:
 
 def _is_of(test: str, path: str) -> bool:
     """Whether a test's file is that a source file's or its room's: `test_sim_explore.py` of `sim/search/explore.py`."""
-    words = set(Path(test.partition("::")[0]).stem.split("_")[1:])
+    words = _words(test)
     if path.endswith(".lua") and room_of(path) == "lua":
         return "lua" in words
     if path.endswith(".py") and words == {"values"}:
         return True  # it looks at every module
     parts = {part for part in Path(path).with_suffix("").parts[1:] if part != "__init__"}
     return bool(words & (parts | ASKED_OF.get(path, set())))
+
+
+def _words(test: str) -> set[str]:
+    return set(Path(test.partition("::")[0]).stem.split("_")[1:])
 
 
 def record(tree: Path, patterns: list[str], keep: Path, recorded: Callable[[str], Future[dict[str, Any]]]) -> Reach:
