@@ -21,6 +21,7 @@ from emqkit.snapshot import (
     Ranked,
     Snapshot,
     Text,
+    Timeline,
     Value,
     capture,
     diff,
@@ -262,3 +263,69 @@ def test_each_kind_of_change_is_named() -> None:
         Change(key, None, b"1", None),
         Change(key, b"a", None, b"1"),
     )
+
+
+# --- over time --------------------------------------------------------------------------------------------------------
+
+SOME = st.sampled_from(
+    [
+        *(Text(b"1"), Text(b"2"), Hash(((b"f", b"1"),)), Hash(((b"f", b"1"), (b"g", b"2"))), Items((b"a", b"b"))),
+        *(Items((b"b",)), Ranked(((b"m", 1.0),)), Ranked(((b"m", 2.0), (b"n", 2.0))), Ranked(((b"n", 2.0),)), None),
+    ]
+)
+KEYS = st.sampled_from([b"a", b"b", b"c"])
+
+
+@given(
+    st.dictionaries(KEYS, SOME, max_size=3),
+    st.lists(st.dictionaries(KEYS, SOME, max_size=3), max_size=6),
+    st.data(),
+)
+def test_a_place_on_a_timeline_is_the_snapshot_that_it_stands_for(
+    start: dict[bytes, Value | None], moves: list[dict[bytes, Value | None]], data: st.DataObject
+) -> None:
+    contents = {key: value for key, value in start.items() if value is not None}
+    plain = [Snapshot(tuple(sorted(contents.items())), 0)]
+    timeline = Timeline(plain[0])
+    places = [timeline.end]
+    for now, move in enumerate(moves, start=1):
+        contents = {key: value for key, value in (contents | move).items() if value is not None}
+        plain.append(Snapshot(tuple(sorted(contents.items())), now))
+        places.append(timeline.move(move, now))
+        assert places[-1] is timeline.end
+        assert sorted(timeline.known()) == sorted(contents)
+        assert timeline.count == len(contents)
+    for place, as_it_was in zip(places, plain, strict=True):
+        assert (place, place.entries, place.now) == (as_it_was, as_it_was.entries, as_it_was.now)
+        assert [place.value(key) for key in (b"a", b"d")] == [as_it_was.value(key) for key in (b"a", b"d")]
+    one, other = (data.draw(st.integers(0, len(moves))) for _ in range(2))
+    elsewhere = Timeline(plain[other]).end
+    expected = plain[one].unlike(plain[other])
+    for another in (places[other], plain[other], elsewhere):
+        assert places[one].unlike(another) == expected
+        assert diff(places[one], another) == diff(plain[one], plain[other])
+        assert diff(another, places[one]) == diff(plain[other], plain[one])
+
+
+def test_what_stays_the_same_is_kept_once() -> None:
+    words = [b"w%d" % n for n in range(4)]
+
+    def again(word: bytes) -> bytes:
+        return bytes(bytearray(word))
+
+    for old, new in (
+        (Items((words[0], words[1])), Items((again(words[1]), words[2]))),
+        (Hash(((words[0], words[1]),)), Hash(((again(words[0]), again(words[1])), (words[2], words[3])))),
+        (Ranked(((words[0], 1.0),)), Ranked(((again(words[0]), 1.0), (words[2], 2.0)))),
+    ):
+        timeline = Timeline(Snapshot(((b"k", old),)))
+        then, now = (timeline.at(b"k", 0), timeline.move({b"k": new}, 1).value(b"k"))
+        assert then is old
+        assert now == new
+        match now, old:
+            case Items(items), Items(kept):
+                assert items[0] is kept[1]
+            case Hash(fields), Hash(kept):
+                assert fields[0] is kept[0]
+            case Ranked(members), Ranked(kept):
+                assert members[0] is kept[0]

@@ -418,3 +418,7 @@ def test_the_defaults_and_the_public_names(server: Server) -> None:
     worker = emqkit.Worker(server, "orders", echo)
     assert (worker.lease_ms, worker.max_attempts, worker.delay_ms, worker.poll_ms) == (30_000, 3, 1000, 100)
     assert (emqkit.Worked, emqkit.Ran) == (Worked, Ran)
+
+
+def test_every_claim_counts_however_it_ended() -> None:
+    assert Worked(completed=1, scheduled=2, dead=4, lost=8, reaped=16, promoted=32, ended="empty").claimed == 15
