@@ -11,13 +11,14 @@ Read `checks` for how judging works, `exercises` for what is asked; `build` make
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from emqkit.classroom.bounds import Room
 from emqkit.classroom.checks import judged
 from emqkit.classroom.exercises import ACCIDENTS, EXERCISES, WORLDS
-from emqkit.classroom.hints import Answer
+from emqkit.classroom.hints import Answer, Finding
 from emqkit.classroom.walk import Walk, left_by
 from emqkit.errors import BadArgument
 
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from emqkit.widgets.player import StepPlayer
 
 _ROOM = Room()
+HANDED_IN = Finding(False, "Handed in.")
+"""What a submission is answered while it is marked."""
+desk: Callable[[str, tuple[Any, ...]], Any] | None = None
+"""Where checks hand in while a submission is marked."""
 
 
 def check(name: str, *handed: Any) -> Answer:
@@ -39,6 +44,8 @@ def check(name: str, *handed: Any) -> Answer:
     Raises:
         BadArgument: there is no such exercise.
     """
+    if desk is not None:
+        return desk(name, handed)  # type: ignore[no-any-return]
     if name not in EXERCISES:
         near = get_close_matches(name, EXERCISES, n=1)
         raise BadArgument("exercise", name, f"is none; did you mean {near[0]}?" if near else "is none")

@@ -12,12 +12,13 @@ mistakes it notices.
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from emqkit.classroom.bounds import MOST_CALLS, MOST_STATES, SECONDS, Room, TimeUp, shipped_set, within
-from emqkit.classroom.handed import NotThat, Raised, promise_of, script_of
+from emqkit.classroom.handed import NotThat, Raised, Remote, promise_of, script_of
 from emqkit.classroom.hints import Answer, Classic, Finding, lua_error, lua_line, of_history
 from emqkit.classroom.plain import lua_in_words, python_in_words
 from emqkit.errors import EmqError, ForeignLua, ScriptBroken, ScriptStopped
@@ -29,7 +30,7 @@ from emqkit.sim.report import Result
 from emqkit.sim.search.bench import Unrunnable
 from emqkit.sim.search.explore import Explorer
 from emqkit.sim.search.judge import Violation
-from emqkit.sim.search.model import ActorFailed
+from emqkit.sim.search.model import ActorFailed, SilentActor
 from emqkit.sim.search.walk import Replay, walk_along
 from emqkit.sim.worlds.actors import Kit
 from emqkit.sim.worlds.world import World
@@ -186,9 +187,17 @@ def _found(exercise: Exercise, handed: tuple[Any, ...], room: Room) -> Finding:
         says = "Lua of your own runs in a sandbox, which needs the embedded server: pip install 'emqkit[embedded]'."
         return Finding(False, says, mistake="no sandbox here")
     except ActorFailed as failed:
+        if isinstance(failed.error, Remote):
+            return Finding(False, str(failed.error), mistake="broken Python")
         return Finding(False, python_in_words(failed.error, code), mistake="broken Python")
+    except Remote as error:
+        return Finding(False, str(error), mistake="broken Python")
     except Raised as raised:
+        if isinstance(raised.error, Remote):
+            return Finding(False, str(raised.error), mistake="broken Python")
         return Finding(False, python_in_words(raised.error, code), mistake="broken Python")
+    except SilentActor:
+        return Finding(False, "Not yet. Your operation makes no call at all.", mistake="makes no call")
     except NotThat as other:
         return Finding(False, str(other), mistake="something else handed in")
     except EmqError as error:
@@ -334,16 +343,21 @@ def judge_promise(mistakes: Mapping[str, World], kept_in: tuple[World, ...]) -> 
 
     def judge(trial: Trial, handed: object) -> Finding:
         yours = promise_of(handed)
+        tried = [("published", world) for world in kept_in] + [(f"zoo/{n}", world) for n, world in mistakes.items()]
+        found: dict[tuple[str, str], Result] = {}
+        for scripts, world in random.SystemRandom().sample(
+            tried, len(tried)
+        ):  # a promise that counts calls shall not know
+            found[scripts, world.name] = trial.explore(world, scripts, (yours,), until="yours")
         for world in kept_in:
-            result = trial.explore(world, "published", (yours,), until="yours")
-            if result.violations:
-                finding = of_history(result.violations[0].history, yours)
+            if broken := found["published", world.name].violations:
                 says = "Not yet. Your promise is not kept by the published scripts, so it asks for more than is owed."
-                return replace(finding, says=says, facts={"asks too much": True, "noticed": 0})
+                facts = {"asks too much": True, "noticed": 0}
+                return replace(of_history(broken[0].history, yours), says=says, facts=facts)
         missed = [
             (n, world)
             for n, (name, world) in enumerate(mistakes.items(), start=1)
-            if not trial.explore(world, f"zoo/{name}", (yours,), until="yours").violations
+            if not found[f"zoo/{name}", world.name].violations
         ]
         facts = {"noticed": len(mistakes) - len(missed), "asks too much": False}
         if not missed:

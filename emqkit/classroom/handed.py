@@ -26,11 +26,15 @@ from emqkit.sim.worlds.witness import Witness
 from emqkit.sim.worlds.world import World
 from emqkit.wire import Program, Steps
 
-__all__ = ["NotThat", "Raised", "Yours", "operation_of", "program", "promise_of", "script_of"]
+__all__ = ["NotThat", "Raised", "Remote", "Yours", "operation_of", "program", "promise_of", "script_of"]
 
 
 class NotThat(Exception):
     """What was handed in is not of the kind that was asked for; the text says what is."""
+
+
+class Remote(Exception):
+    """A learner's function in another process raised an error, or answers no more; the text is the whole sentence."""
 
 
 class Raised(Exception):
