@@ -939,7 +939,8 @@ class View {
     const tallest = this.root.clientWidth < 860 ? 650 : queues < 3 && this.films.length < 2 ? 600 : 720;
     const lab = this.root.closest(".emqkit-lab");
     const above = lab ? this.root.getBoundingClientRect().top - lab.getBoundingClientRect().top : 0;
-    this.root.style.setProperty("--tallest", `${Math.max(tallest - above, 360)}px`);
+    const least = this.drawer ? 440 : tallest; // where the controls leave too little, it is better scrolled to than cut
+    this.root.style.setProperty("--tallest", `${Math.max(tallest - above, least)}px`);
   }
 
   rebuild() {
