@@ -247,6 +247,11 @@ def test_of_a_line_that_runs_in_processes_of_its_own_the_tests_of_its_room_are_a
         ("class Call(Protocol):\n    @property\n    def verb(self, n=1) -> str: ...", set()),
         ("class Call(Base):\n    @property\n    def verb(self) -> str: ...", {""}),
         ("pairs = zip(a, b, strict=True)", set()),
+        ("def f(a, *, b): ...", set()),
+        (
+            "def f(*a, b=2 * c): ...",
+            {"def f(*a, b= 1 * c): ...", "def f(*a, b= 3 * c): ...", "def f(*a, b=2 / c): ..."},
+        ),
         ("assert a is not None and isinstance(b, Pair)", set()),
         ("assert a > 1", {"assert a >= 1", "assert a <= 1", "assert a > 0", "assert a > 2", "assert not a > 1"}),
     ],

@@ -210,6 +210,8 @@ def _left_out(node: Any) -> bool:
     inner, outer = None, node
     while outer is not None:
         kind, children = outer.type, getattr(outer, "children", [])
+        if kind == "operator" and outer.parent.type == "parameters":
+            return True  # the star before what is given by name only
         if kind == "annassign" and inner is children[1]:
             return True
         if (kind == "tfpdef" and inner is children[2]) or (kind == "funcdef" and inner is outer.annotation):
