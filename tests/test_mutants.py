@@ -203,8 +203,10 @@ def test_of_a_line_that_runs_in_processes_of_its_own_the_tests_of_its_room_are_a
     a, b = reach.cost
     assert [reach.tests_for(mutant, text) for mutant in mutants] == [[a], []]
     assert [reach.tests_for(mutant, program) for mutant in mutants] == [[a], [b, a]]
-    reach.lines[path] = {1: {""}, 2: {"", a}, 4: {""}, 5: {b}}
-    assert reach.tests_for(mutants[0], text) == [b, a], "a only imports it"
+    other = "tests/test_jobs.py::a"
+    reach.cost[other] = (0.5, 0.5)
+    reach.lines[path] = {1: {""}, 2: {"", other}, 4: {""}, 5: {b}}
+    assert reach.tests_for(mutants[0], text) == [b, a, other], "a process of the other's may only import it"
     named = [f"tests/test_{name}.py::a" for name in ("embedded", "jobs", "lua", "values")]
     asked = Reach(dict.fromkeys(named, (1.0, 1.0)))
     assert asked.tests_for(Mutant("emqkit/servers/supervise.py", 1, "", "", ""), "") == [named[0], named[3]]

@@ -374,6 +374,16 @@ def test_a_view_follows_a_learners_header_with_other_positions_and_more() -> Non
     assert view.args.get("lease") is None
 
 
+def test_a_call_by_its_names_is_a_value() -> None:
+    read = script("-- keys     row (child)*", "-- argv     id 'x'")
+    view, other = (read.view([b"r", b"c", child], [b"1", b"x"]) for child in (b"d", b"e"))
+    assert view == read.view([b"r", b"c", b"d"], [b"1", b"x"]) != other
+    assert len({view, other, replace(view)}) == 2
+    assert repr(view.keys) == (
+        "Named(script='sum', what='key', pairs=(('row', b'r'), ('child 1', b'c'), ('child 2', b'd')))"
+    )
+
+
 def test_what_a_call_leaves_out_is_none_and_what_it_must_have_is_refused_by_name() -> None:
     read = script("-- argv     id [parent policy]", "-- argv up  id 'up' (child)*")
     full, short = read.view([b"row"], [b"A", b"P", b"fp"]).args, read.view([b"row"], [b"A"]).args

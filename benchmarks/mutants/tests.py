@@ -75,10 +75,10 @@ class Reach:
             return own  # the same, of a line that runs only where the file is a program
         if "" not in found:
             return found
-        # It runs as the module is imported, and for some tests perhaps only because a process of theirs imports it; who
-        # uses what it makes is to be asked.
-        inside = (lines.get(line, set()) for line in around or ())
-        return set().union(*(tests for tests in inside if "" not in tests)) or everywhere | own
+        # It runs as the module is imported; who uses what it makes is to be asked. Some tests may run it only because a
+        # process of theirs imports it, so those of its room are asked too.
+        inside = set().union(*(lines.get(line, set()) for line in around or ())) - {""}
+        return (inside or everywhere) | own
 
 
 def _is_of(test: str, path: str) -> bool:

@@ -96,8 +96,8 @@ class Named:
     what: str
     pairs: tuple[tuple[str, bytes], ...]
     declared: frozenset[str] = field(repr=False)
-    _single: Mapping[str, bytes] = field(hash=False, compare=False, repr=False)
-    _rounds: Mapping[str, tuple[bytes, ...]] = field(hash=False, compare=False, repr=False)
+    _single: Mapping[str, bytes] = field(compare=False, repr=False)
+    _rounds: Mapping[str, tuple[bytes, ...]] = field(compare=False, repr=False)
 
     def __getitem__(self, name: str) -> bytes:
         """The value of this name; raises `NotInCall` if the header has no such name or the call left it out."""
