@@ -126,7 +126,8 @@ class Predict(widgets.VBox):  # type: ignore[misc]
             texts = [_text(one, sure) for one in answers]
             question = question or _question(trace, step, names, sure)
         self._answers, self._texts, self._right = answers, texts, answers.index(right)
-        self._why = step_sentence(trace.steps[-1] if through else step, trace.scripts, names)
+        why = step_sentence(trace.steps[-1] if through else step, trace.scripts, names)
+        self._why = f"It ends with this: {why}" if through else why
         self.player = StepPlayer(_until(trace, self._place), lines=lines, drawer=drawer)
         self.player.last()
         self._ask = _Question(question=question or _question(trace, step, names, ()), choices=texts)
