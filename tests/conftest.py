@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from emqkit.servers.embedded import find_wheel
 
 if TYPE_CHECKING:
     from lab import Lab
+
+os.environ["EMQKIT_PROGRESS"] = ""  # what tests meet is nobody's progress
 
 # Nothing here is timed: a busy machine is no failure.
 settings.register_profile("emqkit", deadline=None, suppress_health_check=[HealthCheck.too_slow])

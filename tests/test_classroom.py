@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import nbformat
 import pytest
 
 import emqkit.classroom
-from emqkit.classroom import EXERCISES, Answer, Walk, bounds, check, checks, walk
+from emqkit.classroom import EXERCISES, Answer, Walk, badges, bounds, check, checks, progress, walk
 from emqkit.classroom.bounds import Room, TimeUp, within
 from emqkit.classroom.build import BEGIN, BadNotebook, build, cleared, handed_out
 from emqkit.classroom.checks import NotMet, Trial, judged
@@ -346,3 +348,47 @@ def made(folder: Path, source: str, *, solution: bool) -> Path:
     path = folder / "01_made.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=[cell]), path)
     return path
+
+
+# --- progress ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_met_is_kept_and_shown_as_badges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMQKIT_PROGRESS", str(tmp_path / "new" / "progress.json"))
+    assert repr(badges()) == f"No exercise is met yet, of {len(EXERCISES)}. They are in the folder exercises."
+    assert not check("counter", 0)
+    assert progress.met() == frozenset()
+    assert check("counter", 1)
+    assert check("deaths", ("dead", 1))
+    assert progress.met() == {"counter", "deaths"}
+    assert "same queue flow 1 of 3, failure policy 1 of 3." in repr(badges())
+    shown = badges()._repr_html_()
+    assert "same queue flow 1/3</span>" in shown
+    assert "✓" not in shown
+    assert "✓ same queue flow 3/3" in progress.Badges({"counter", "completion", "next-claim"})._repr_html_()
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["progress.json"]
+
+
+@pytest.mark.parametrize("kept", ["", "{", "[]", '{"format": "emqkit progress 1", "met": 7}', "[" * 9999])
+def test_progress_that_cannot_be_read_is_none_and_is_written_anew(
+    kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "progress.json"
+    path.write_text(kept)
+    monkeypatch.setenv("EMQKIT_PROGRESS", str(path))
+    assert progress.met() == frozenset()
+    progress.note("counter")
+    assert progress.met() == {"counter"}
+
+
+def test_progress_is_written_to_a_file_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for nowhere in ("", os.devnull, str(tmp_path), str(tmp_path / "file" / "below")):
+        (tmp_path / "file").touch()
+        monkeypatch.setenv("EMQKIT_PROGRESS", nowhere)
+        progress.note("counter")
+        assert progress.met() == frozenset()
+    assert not Path(os.devnull).is_file()
+    monkeypatch.delenv("EMQKIT_PROGRESS")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    if sys.platform != "win32":
+        assert progress.place() == tmp_path / "emqkit" / "progress.json"

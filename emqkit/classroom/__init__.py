@@ -19,10 +19,11 @@ from emqkit.classroom.bounds import Room
 from emqkit.classroom.checks import judged
 from emqkit.classroom.exercises import ACCIDENTS, EXERCISES, WORLDS
 from emqkit.classroom.hints import Answer, Finding
+from emqkit.classroom.progress import badges, note
 from emqkit.classroom.walk import Walk, left_by
 from emqkit.errors import BadArgument
 
-__all__ = ["EXERCISES", "Answer", "Walk", "accident", "check", "walk"]
+__all__ = ["EXERCISES", "Answer", "Walk", "accident", "badges", "check", "walk"]
 
 if TYPE_CHECKING:
     from emqkit.widgets.player import StepPlayer
@@ -49,7 +50,10 @@ def check(name: str, *handed: Any) -> Answer:
     if name not in EXERCISES:
         near = get_close_matches(name, EXERCISES, n=1)
         raise BadArgument("exercise", name, f"is none; did you mean {near[0]}?" if near else "is none")
-    return judged(EXERCISES[name], handed, _ROOM)
+    answer = judged(EXERCISES[name], handed, _ROOM)
+    if answer:
+        note(name)
+    return answer
 
 
 def walk(name: str) -> Walk:
