@@ -13,8 +13,10 @@ import itertools
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from hands import Falling, Finisher, Hands, Hoarder, Once, Pauser, Taker
 
 from emqkit import keys
 from emqkit.errors import EmqError
@@ -24,7 +26,7 @@ from emqkit.pump import Pump
 from emqkit.scripts import Script, ScriptSet
 from emqkit.servers import Server
 from emqkit.servers.embedded import EmbeddedServer, open_embedded, start_process
-from emqkit.sim import PumpActor, Reaper, Repeating, Worker, World, explore
+from emqkit.sim import Faults, PumpActor, Reaper, Repeating, Worker, World, explore, scenario
 from emqkit.sim.worlds.actors import Actor, Choice, Kit
 from emqkit.sim.worlds.world import planned
 from emqkit.wire import Done, Program, Steps, command, operation
@@ -401,6 +403,181 @@ RUNS_OUT_SOON = sends("GETEX", COUNTER, b"PX", b"1")
 FLUSHES, RENAMES = sends("FLUSHALL", keys=0), sends("RENAME", PENDING, keys.queue_key("orders", "held"))
 TIMES, DRAWS, PICKS = sends("TIME", keys=0), sends("RANDOMKEY", keys=0), sends("ZRANDMEMBER", PENDING)
 
+# --- what is owed, whoever does it ------------------------------------------------------------------------------------
+
+EXTENDS = "redis.call('ZADD', active, now + tonumber(lease), id)"
+ACTIVE = keys.queue_key("orders", "active")
+
+
+def hands(*actors: Actor, lapses: int = 0) -> World:
+    """The small flow among these, and a reaper."""
+    return World("hands", (*actors, Reaper("orders")), SMALL.flows, Faults(lapses=lapses))
+
+
+def half(*more: Actor) -> World:
+    """A world whose flow is landed without its children."""
+    flow = SMALL.flows[0].flow
+    return World("half", (Once("add_half", ("orders", flow)), *CREW, *more), SMALL.flows, landed=False)
+
+
+def beats(*more: Actor) -> World:
+    return World("beating", (Worker("orders", heartbeats=True), *more, Reaper("orders")), SMALL.flows)
+
+
+def _pause(kit: Kit) -> list[Program[Any]]:
+    return [kit.jobs.pause.program("orders")]
+
+
+HALF, BEATING = half(), beats()
+PAUSED = World("paused", (Taker("orders"), Reaper("orders")), SMALL.flows, setup=_pause)
+DELIVERED = World(
+    "delivered",
+    (Worker("stock"), Repeating("own pump", lambda kit: Hands(kit.server).deliver.program("stock")), Reaper("stock")),
+    CROSSING.flows,
+    Faults(crashes=1),
+)
+DYING = World("dying", (Worker("orders", "fail"), Reaper("orders")), SMALL.flows)
+REVIVED = replace(DYING, actors=(*DYING.actors, Once("revive", ("orders", PICK))))
+RENEWED = World(
+    "renewed",
+    (*CREW, Repeating("renewer", lambda kit: Hands(kit.server).renew.program("orders"))),
+    planned("orders", Flow("order", [Child("pick")])),
+    Faults(crashes=1),
+)
+POISONED = scenario("poison")
+ASIDE = replace(
+    POISONED,
+    name="aside",
+    witnesses=(),
+    actors=tuple(
+        Repeating("careful", lambda kit: Hands(kit.server).sweep.program("stock", "string"))
+        if isinstance(actor, PumpActor)
+        else actor
+        for actor in POISONED.actors
+    ),
+)
+
+
+def left_held(do: Shown) -> Shown:
+    """Once that is done, nothing can be claimed, and the parent is held still."""
+
+    def shown(stage: Stage) -> bool:
+        do(stage.land())
+        return not stage.claims and Jobs(stage).state("orders", ORDER) == "awaiting_children"
+
+    return shown
+
+
+def finish_all(stage: Stage) -> None:
+    for claim in iter(stage.claim, None):
+        Hands(stage).finish("orders", claim.id)
+
+
+def bury(stage: Stage) -> None:
+    for claim in iter(stage.claim, None):
+        Hands(stage).bury("orders", claim.id)
+
+
+def fail(stage: Stage) -> None:
+    """Both children fail, to be tried again in a millisecond; nobody promotes."""
+    for claim in iter(stage.claim, None):
+        Jobs(stage).retry("orders", claim, error="no", max_attempts=2, delay_ms=1)
+    stage.wait()
+
+
+def finished_twice(stage: Stage) -> bool:
+    """A job is finished by a claim that lapsed, under the hands of the next one."""
+    late = stage.land().claim(1)
+    assert late is not None and Jobs(stage.wait()).reap("orders") == 1
+    now = stage.claim()
+    assert now is not None and now.id == late.id
+    Hands(stage).finish("orders", late.id)
+    return not stage.client.exists(ROW)
+
+
+def claims_paused(stage: Stage) -> bool:
+    Jobs(stage.land()).pause("orders")
+    return Hands(stage).take_last("orders") is not None
+
+
+def counts_twice(stage: Stage) -> bool:
+    """A Pump that crashed between its delivery and its trim delivers again, and counts again."""
+    order = str(CROSSING.flows[0].flow.id)
+    box = keys.queue_key("stock", "flow:outbox")
+    entry = stage.land(CROSSING).settle("stock").client.lindex(box, 0)
+    assert isinstance(entry, bytes)
+    Hands(stage).deliver("stock")
+    stage.client.rpush(box, entry)
+    Hands(stage).deliver("stock")
+    return Flows(stage).dependencies("orders", order) == -1
+
+
+def half_landed(stage: Stage) -> bool:
+    stage.client.flushdb()
+    Hands(stage).add_half("orders", SMALL.flows[0].flow)
+    Jobs(stage).pause("orders")
+    Jobs(stage).resume("orders")
+    return not stage.claims and Jobs(stage).state("orders", ORDER) == "awaiting_children"
+
+
+def erased(stage: Stage) -> bool:
+    Hands(stage.land()).erase("orders", PICK)
+    return stage.claims == ["pack"]
+
+
+def revived(stage: Stage) -> bool:
+    """A child that died and failed its parent runs again."""
+    claim = stage.land().claim()
+    assert claim is not None
+    Jobs(stage).retry("orders", claim, error="no", max_attempts=1)
+    Hands(stage).revive("orders", PICK)
+    return "pick" in stage.claims and Jobs(stage).state("orders", ORDER) == "dead"
+
+
+def mute_without_pump(stage: Stage) -> bool:
+    stage.land(CROSSING).settle("stock").wait()
+    return stage.claims == []
+
+
+def renewed(stage: Stage) -> bool:
+    """A lease that would have lapsed by now was renewed, and nobody gets the job back."""
+    stage.land().claim(1)
+    Hands(stage).renew("orders")
+    return Jobs(stage.wait()).reap("orders") == 0
+
+
+def length_only(stage: Stage) -> bool:
+    """A poison entry is nowhere any more."""
+    stage.client.flushdb()
+    stage.client.rpush(keys.queue_key("stock", "flow:outbox"), b"poison")
+    Hands(stage).sweep("stock", "string")
+    return all(b"poison" not in (stage.client.get(key) or b"") for key in stage.client.keys())
+
+
+def deadline(stage: Stage, claim: Claim) -> float:
+    score = stage.client.zscore(ACTIVE, claim.id)
+    assert isinstance(score, float)
+    return score
+
+
+def not_extended(stage: Stage) -> bool:
+    """A lease of a second, extended by half a minute, has lapsed two seconds later."""
+    claim = stage.land().claim(1_000)
+    assert claim is not None
+    before = deadline(stage, claim)
+    Jobs(stage).extend_lock("orders", claim, lease_ms=30_000)
+    return deadline(stage, claim) - before < 2_000
+
+
+def all_extended(stage: Stage) -> bool:
+    """The lease of another job moves as well."""
+    claim, other = stage.land().claim(), stage.claim(1_000)
+    assert claim is not None and other is not None
+    before = deadline(stage, other)
+    Jobs(stage).extend_lock("orders", claim)
+    return deadline(stage, other) > before
+
+
 # fmt: off
 # ruff: noqa: E501
 EXPIRY = (
@@ -474,9 +651,33 @@ ERRORS = (
     Liar("a landing has a name misspelt", fails, r"Unrunnable: mine/enqueue_flow.lua, line \d+: .*'dependancies'", lands("redis.call('GET', dependancies)")),
     Liar("a script stumbles over nothing", fails, "unknown: .*no worker that settles", takes("local length = #redis.call('GET', active)")),
 )
+
+OWED = (
+    Liar("a completion of one's own tells no parent", left_held(finish_all), "broken: .*P3", world=hands(Finisher("orders"))),
+    Liar("a completion of one's own looks at no token", finished_twice, "broken: .*P9", world=hands(Finisher("orders"), Worker("orders"), lapses=1)),
+    Liar("a death of one's own tells no parent", left_held(lambda stage: bury(stage)), "broken: .*P13", world=hands(Finisher("orders", by="bury"))),
+    Liar("a claim of one's own takes the largest id", lambda stage: getattr(Hands(stage.land()).take_last("orders"), "id", PICK) != PICK, "broken: .*P14", world=hands(Taker("orders"))),
+    Liar("a claim of one's own asks for no pause", claims_paused, "broken: .*P14", world=PAUSED),
+    Liar("a delivery of one's own counts twice", counts_twice, "broken: .*P11", world=DELIVERED),
+    Liar("an add of one's own forgets the children", half_landed, "broken: .*P3", world=HALF),
+    Liar("the same, while a queue is paused and resumed", half_landed, "broken: .*P3", world=half(Pauser("orders"))),
+    Liar("an operation may have removed a job", erased, "unknown: .*hands.erase takes pick out, holds no claim of it and declares no removal", world=hands(Worker("orders"), Once("erase", ("orders", PICK)))),
+    Liar("an operation may have reprocessed a job", revived, "unknown: .*hands.revive brings pick back from dead and declares no reprocessing", world=REVIVED),
+    Liar("nobody promotes", left_held(fail), "unknown: .*queue orders has no promoter", world=hands(Worker("orders", "either", max_attempts=2))),
+    Liar("nobody pumps", mute_without_pump, "unknown: .*queue stock has no pump", world=World("no pump", tuple(a for a in CROSSING.actors if not isinstance(a, PumpActor)), CROSSING.flows)),
+    Liar("nobody reaps", left_held(lambda stage: stage.claim(1) and stage.claim(1) and stage.wait()), "unknown: .*queue orders has no reaper", world=World("no reaper", (Worker("orders"),), SMALL.flows, Faults(crashes=1))),
+    Liar("nobody settles", left_held(lambda stage: stage.claims), "unknown: .*queue orders has no worker that settles", world=hands(Hoarder("orders"))),
+    Liar("a reaper takes nothing back", left_held(lambda stage: stage.claim(1) and stage.claim(1) and Hands(stage.wait()).look("orders")), "unknown: .*queue orders has no reaper", world=World("idle reaper", (Worker("orders"), Repeating("idle", lambda kit: Hands(kit.server).look.program("orders"), ("orders",), "reaper")), SMALL.flows, Faults(crashes=1))),
+    Liar("a lease is renewed for ever", renewed, "broken: .*P3", world=RENEWED),
+    Liar("poison is put aside as its length", length_only, "broken: .*P10", world=ASIDE),
+    Liar("an extension extends nothing", not_extended, "broken: .*P14", lua("extend_lock", EXTENDS, ""), BEATING),
+    Liar("an extension takes seconds for milliseconds", not_extended, "broken: .*P14", lua("extend_lock", EXTENDS, EXTENDS.replace("tonumber(lease)", "tonumber(lease) / 1000")), BEATING),
+    Liar("an extension extends everybody", all_extended, "broken: .*P14", lua("extend_lock", EXTENDS, f"for _, id in ipairs(redis.call('ZRANGE', active, 0, -1)) do {EXTENDS} end"), beats(Worker("orders"))),
+    Liar("a worker goes down with each job it claims", left_held(lambda stage: stage.claims), r"unknown: .*Still growing: the attempts of pick \(", world=hands(Falling("orders"))),
+)
 # fmt: on
 
-LIARS: tuple[Liar, ...] = (*EXPIRY, *ASKED, *UNREPEATABLE, *ERRORS)
+LIARS: tuple[Liar, ...] = (*EXPIRY, *ASKED, *UNREPEATABLE, *ERRORS, *OWED)
 
 
 def main() -> int:

@@ -2,145 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hands import Finisher, Hands, Once, Taker
 
-from emqkit import keys
 from emqkit.flows import Child, Flow
-from emqkit.keyspace import FAR_MS
 from emqkit.scripts import Script, ScriptSet
 from emqkit.servers import Server, open_server
 from emqkit.sim import Faults, PumpActor, Reaper, Repeating, Result, Worker, World, explore, scenario
 from emqkit.sim.promises import PROMISES
-from emqkit.sim.worlds.actors import Actor, Choice, Deed, Kit
+from emqkit.sim.worlds.actors import Deed, Kit
 from emqkit.sim.worlds.world import planned
-from emqkit.transitions import Claim, hold_parent
-from emqkit.wire import Call, Done, Flush, Program, Steps, command, operation
+from emqkit.wire import Program
 
 ONE = planned("orders", Flow("order", [Child("pick")]))
 TWO = planned("orders", Flow("order", [Child("pick"), Child("pack")]))
 ELSEWHERE = planned("orders", Flow("order", [Child("pick", "stock")]))
 PARENT, PICK = str(ONE[0].flow.id), str(ONE[0].flow.children[0].id)
-
-
-def told(verb: str, key: bytes, *args: str | bytes) -> Call[Any]:
-    return command(verb, [key], [a if isinstance(a, bytes) else a.encode() for a in args], lambda reply: reply)
-
-
-def at(queue: str, name: str) -> bytes:
-    return keys.queue_key(queue, name)
-
-
-@dataclass(frozen=True)
-class Own:
-    """Operations without a script."""
-
-    server: Server
-
-    @operation
-    def finish(self, queue: str, id: str) -> Steps[str]:
-        """A completion that looks at no token and tells no parent."""
-        yield from Flush((told("ZREM", at(queue, "active"), id), told("DEL", keys.job(queue, id))), atomic=True)
-        return id
-
-    @operation
-    def bury(self, queue: str, id: str) -> Steps[str]:
-        """A failure that tells no parent."""
-        died = told("HSET", keys.job(queue, id), "state", "dead")
-        buried = (told("ZREM", at(queue, "active"), id), died, told("ZADD", at(queue, "dead"), "0", id))
-        yield from Flush(buried, atomic=True)
-        return id
-
-    @operation
-    def take_last(self, queue: str) -> Steps[Claim | None]:
-        """A claim of the largest id, whatever is paused."""
-        pending = at(queue, "pending")
-        for raw in (yield from told("ZRANGE", pending, "-1", "-1")):
-            id = raw.decode()
-            made = yield from Flush(
-                (
-                    told("ZREM", pending, id),
-                    told("HINCRBY", keys.job(queue, id), "attempts", "1"),
-                    told("HSET", keys.job(queue, id), "state", "active"),
-                    told("ZADD", at(queue, "active"), b"%d" % FAR_MS, id),
-                ),
-                atomic=True,
-            )
-            return Claim(queue, id, b"", int(str(made[1])))
-        return None
-
-    @operation
-    def erase(self, queue: str, id: str) -> Steps[None]:
-        """A removal."""
-        taken = tuple(told("ZREM", at(queue, name), id) for name in keys.SETS)
-        yield from Flush((*taken, told("DEL", keys.job(queue, id))), atomic=True)
-
-    @operation
-    def revive(self, queue: str, id: str) -> Steps[None]:
-        """Another life for a dead job."""
-        dead = yield from told("ZSCORE", at(queue, "dead"), id)
-        if dead is not None:
-            back = told("HSET", keys.job(queue, id), "state", "pending")
-            revived = (told("ZREM", at(queue, "dead"), id), back, told("ZADD", at(queue, "pending"), "0", id))
-            yield from Flush(revived, atomic=True)
-
-    @operation
-    def deliver(self, queue: str) -> Steps[None]:
-        """A Pump's pass that counts whenever it delivers: no first record."""
-        box = at(queue, "flow:outbox")
-        for raw in (yield from told("LRANGE", box, "0", "-1")):
-            parent_queue, parent, child, result = raw.decode().split("\0")
-            yield from Flush(
-                (
-                    told("HSET", keys.subkey(parent_queue, parent, "processed"), child, result),
-                    told("DECR", keys.subkey(parent_queue, parent, "dependencies")),
-                ),
-                atomic=True,
-            )
-            yield from told("LREM", box, "1", raw)
-
-    @operation
-    def add_half(self, queue: str, flow: Flow) -> Steps[str]:
-        """An add that forgets the children."""
-        yield from hold_parent(queue, str(flow.id), b"order", len(flow.children))
-        return "added"
-
-
-@dataclass(frozen=True)
-class Finisher(Worker):
-    """Settles by an operation of its own."""
-
-    by: str = "finish"
-
-    def after(self, kit: Kit, memory: Hashable, ended: Program[Any], done: Done[Any]) -> tuple[Choice, ...]:
-        if isinstance(done.value, Claim):
-            return (Choice(getattr(Own(kit.server), self.by).program(self.queue, done.value.id), done.value),)
-        return self.begin(kit)
-
-
-@dataclass(frozen=True)
-class Taker(Worker):
-    """Claims by an operation of its own."""
-
-    def begin(self, kit: Kit) -> tuple[Choice, ...]:
-        return (Choice(Own(kit.server).take_last.program(self.queue)),)
-
-
-@dataclass(frozen=True)
-class Once(Actor):
-    """Does one thing of its own, once."""
-
-    what: str
-    args: tuple[Any, ...]
-
-    def begin(self, kit: Kit) -> tuple[Choice, ...]:
-        return (Choice(getattr(Own(kit.server), self.what).program(*self.args)),)
-
-    def after(self, kit: Kit, memory: Hashable, ended: Program[Any], done: Done[Any]) -> tuple[Choice, ...]:
-        return (Choice(None),)
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +46,7 @@ def test_a_completion_of_ones_own_is_fenced_like_any_other(fake: Server) -> None
     fenced = next(promise for promise in PROMISES if promise.name == "P9")
     last = replace(fenced, clauses=tuple(one for one in fenced.clauses if one.name == "the last token settles"))
     assert says(explore(world, server=fake, promises=(last,)), "P9") == (
-        "own.finish settled pick with token 1 after token 2 was handed out."
+        "hands.finish settled pick with token 1 after token 2 was handed out."
     )
 
 
@@ -189,7 +70,7 @@ def _paused(kit: Kit) -> list[Program[Any]]:
 
 
 def test_a_delivery_of_ones_own_counts_once(fake: Server) -> None:
-    delivering = Repeating("own pump", lambda kit: Own(kit.server).deliver.program("stock"))
+    delivering = Repeating("own pump", lambda kit: Hands(kit.server).deliver.program("stock"))
     world = World("delivering", (Worker("stock"), delivering), ELSEWHERE, Faults(crashes=1))
     result = explore(world, server=fake)
     assert says(result, "P11") == "delivering the entry of pick again changed something again."
@@ -208,7 +89,7 @@ REVIVING = World("reviving", (Worker("orders", "fail"), Reaper("orders")), scena
 def test_what_may_be_a_removal_or_not_is_unknown_until_it_is_declared(fake: Server) -> None:
     result = explore(REMOVING, server=fake)
     assert {verdict.word for verdict in result.judged} == {"unknown"}
-    assert "own.erase takes pick out, holds no claim of it and declares no removal" in says(result, "P3")
+    assert "hands.erase takes pick out, holds no claim of it and declares no removal" in says(result, "P3")
     declared = Once("erase", ("orders", PICK), declares=(Deed("remove", "orders", PICK),))
     result = explore(replace(REMOVING, actors=(*REMOVING.actors[:2], declared)), server=fake)
     assert (result.verdicts["P3"].word, result.verdicts["P15"].word) == ("holds", "holds")
@@ -227,38 +108,10 @@ def test_what_may_be_a_reprocess_or_not_is_unknown_until_it_is_declared(fake: Se
 @pytest.mark.parametrize("kind", ["list", "zset", "hash", "string"])
 def test_poison_may_be_put_aside_in_a_value_of_any_type(fake: Server, kind: str) -> None:
     base = scenario("poison")
-    careful = Repeating("careful pump", lambda kit: Aside(kit.server).sweep.program("stock", kind), ("stock",), "pump")
+    careful = Repeating("careful pump", lambda kit: Hands(kit.server).sweep.program("stock", kind), ("stock",), "pump")
     actors = tuple(careful if isinstance(actor, PumpActor) else actor for actor in base.actors)
     result = explore(replace(base, name="careful", actors=actors, witnesses=()), server=fake, until="P10")
     assert result.verdicts["P10"].word == ("broken" if kind == "string" else "holds")
-
-
-@dataclass(frozen=True)
-class Aside:
-    """A Pump that puts aside what it cannot deliver; as a string only its length."""
-
-    server: Server
-
-    @operation
-    def sweep(self, queue: str, kind: str) -> Steps[None]:
-        from emqkit import outbox
-        from emqkit.outbox import Completion
-        from emqkit.transitions import flow_deliver
-
-        box, aside = at(queue, "flow:outbox"), at(queue, "flow:poison")
-        for raw in (yield from told("LRANGE", box, "0", "0")):
-            entry = outbox.decode(raw)
-            if isinstance(entry, Completion):
-                yield from flow_deliver(entry.parent_queue, entry.parent_id, entry.child_id, entry.result)
-                yield from told("LREM", box, "1", raw)
-            else:
-                put = {
-                    "list": told("RPUSH", aside, raw),
-                    "zset": told("ZADD", aside, "1", raw),
-                    "hash": told("HSET", aside, raw, "1"),
-                    "string": told("SET", aside, b"%d bytes" % len(raw)),
-                }
-                yield from Flush((put[kind], told("LREM", box, "1", raw)), atomic=True)
 
 
 @pytest.mark.usefixtures("wheel")

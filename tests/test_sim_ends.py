@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hands import Hands, Hoarder, Pauser
 
-from emqkit import keys
 from emqkit.flows import Child, Flow
 from emqkit.servers import Server, open_server
 from emqkit.sim import (
@@ -28,96 +28,16 @@ from emqkit.sim.search.bench import place_for
 from emqkit.sim.search.ends import ends
 from emqkit.sim.search.explore import Explorer
 from emqkit.sim.search.walk import walk_along
-from emqkit.sim.worlds.actors import Actor, Choice, Kit
+from emqkit.sim.worlds.actors import Actor
 from emqkit.sim.worlds.world import planned
-from emqkit.wire import Done, Flush, Program, Steps, command, operation
 
 ONE = planned("orders", Flow("order", [Child("pick")]))
 TWO = planned("orders", Flow("order", [Child("pick"), Child("pack")]))
 ELSEWHERE = planned("orders", Flow("order", [Child("pick", "stock")]))
 
 
-@dataclass(frozen=True)
-class Hands:
-    """Operations of one's own, some as they should be, some not."""
-
-    server: Server
-
-    @operation
-    def renew(self, queue: str) -> Steps[None]:
-        """Give every lease of a queue a new deadline, whoever holds it."""
-        active = keys.queue_key(queue, "active")
-        for id in (yield from command("ZRANGE", [active], [b"0", b"-1"], _items)):
-            yield from command("ZADD", [active], [b"XX", b"%d" % 10**14, id], lambda reply: reply)
-
-    @operation
-    def put_off(self, queue: str) -> Steps[None]:
-        """Put off every delayed job."""
-        schedule = keys.queue_key(queue, "schedule")
-        for id in (yield from command("ZRANGE", [schedule], [b"0", b"-1"], _items)):
-            yield from command("ZADD", [schedule], [b"XX", b"%d" % 10**14, id], lambda reply: reply)
-
-    @operation
-    def put_off_in_two(self, queue: str) -> Steps[None]:
-        """Take the first delayed job out, and put it back for later."""
-        schedule = keys.queue_key(queue, "schedule")
-        for id, _ in (yield from command("ZPOPMIN", [schedule], [], _pairs)):
-            yield from command("ZADD", [schedule], [b"%d" % 10**14, id], lambda reply: reply)
-
-    @operation
-    def look(self, queue: str) -> Steps[None]:
-        """Look at a queue, and do nothing."""
-        yield from command("ZCARD", [keys.queue_key(queue, "active")], [], lambda reply: reply)
-
-    @operation
-    def take_back(self, queue: str) -> Steps[None]:
-        """A reaper without a script: what lapsed goes to pending, in MULTI."""
-        active, pending = keys.queue_key(queue, "active"), keys.queue_key(queue, "pending")
-        for id in (yield from command("ZRANGEBYSCORE", [active], [b"-inf", b"1000"], _items)):
-            yield from Flush(
-                (
-                    command("ZREM", [active], [id], lambda reply: reply),
-                    command("ZADD", [pending], [b"0", id], lambda reply: reply),
-                    command("HSET", [keys.job(queue, id.decode())], [b"state", b"pending"], lambda reply: reply),
-                ),
-                atomic=True,
-            )
-
-
-def _items(reply: Any) -> tuple[bytes, ...]:
-    return tuple(reply)
-
-
-def _pairs(reply: Any) -> tuple[tuple[bytes, bytes], ...]:
-    return tuple(zip(reply[::2], reply[1::2], strict=True))
-
-
 def own(name: str, *args: str) -> Repeating:
     return Repeating(name, lambda kit: getattr(Hands(kit.server), name).program(*args))
-
-
-@dataclass(frozen=True)
-class Pauser(Actor):
-    """Pauses a queue and resumes it, for ever."""
-
-    queue: str
-    resumes: bool = True
-
-    def begin(self, kit: Kit) -> tuple[Choice, ...]:
-        return (Choice(kit.jobs.pause.program(self.queue), "paused"),)
-
-    def after(self, kit: Kit, memory: Hashable, ended: Program[Any], done: Done[Any]) -> tuple[Choice, ...]:
-        if not self.resumes:
-            return (Choice(None),)
-        return (Choice(kit.jobs.resume.program(self.queue)),) if memory == "paused" else self.begin(kit)
-
-
-@dataclass(frozen=True)
-class Hoarder(Worker):
-    """Keeps what it claims."""
-
-    def after(self, kit: Kit, memory: Hashable, ended: Program[Any], done: Done[Any]) -> tuple[Choice, ...]:
-        return self.begin(kit) if done.value is None else (Choice(None, done.value),)
 
 
 @pytest.fixture(scope="module")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hands import Falling
 
 from emqkit.errors import BadArgument
 from emqkit.flows import Child, Flow
@@ -19,19 +19,9 @@ from emqkit.sim.search.bench import place_for
 from emqkit.sim.search.explore import Explorer
 from emqkit.sim.search.limits import MEGABYTE, most_memory
 from emqkit.sim.search.model import Model
-from emqkit.sim.worlds.actors import Choice, Kit
-from emqkit.wire import Done, Program
 
 ONE = planned("orders", Flow("order", [Child("pick")]))
 CALM = World("calm", (Worker("orders"), Reaper("orders")), ONE)
-
-
-@dataclass(frozen=True)
-class Falling(Worker):
-    """Goes down with what it claims, and comes up again knowing nothing of it."""
-
-    def after(self, kit: Kit, memory: Hashable, ended: Program[Any], done: Done[Any]) -> tuple[Choice, ...]:
-        return self.begin(kit)
 
 
 @pytest.fixture(scope="module")

@@ -66,13 +66,13 @@ SEEN_OFTEN = 10
 def growing(world: World, parts: list[Part]) -> tuple[str, ...]:
     """What was still growing in the queues' contents, in the order they were met, when a search was stopped; phrases.
 
-    That is what became ten or more, and half as much again in the second half as it ever was in the first.
+    That is what became ten or more, and was never as large before the last tenth of them.
     """
-    half, whole = (_largest(world, some) for some in (parts[: len(parts) // 2], parts))
+    before, whole = (_largest(world, some) for some in (parts[: len(parts) * 9 // 10], parts))
     return tuple(
         f"{what} ({most:,} by then)"
         for what, most in sorted(whole.items())
-        if most >= SEEN_OFTEN and 2 * most >= 3 * half.get(what, 0)
+        if most >= SEEN_OFTEN and most > before.get(what, 0)
     )
 
 
