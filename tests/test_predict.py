@@ -103,6 +103,7 @@ def test_a_refusal_is_told_beside_what_would_be_written_without_it(server: Serve
     assert clean == "it is refused (EMQKIND job id must be JOB-namespaced), and nothing changes"
     assert half.endswith(f"and pick enters pending of {queue}"), "late-gate looks too late"
     assert predict.choices[answers(predict).index(True)] == clean
+    assert f"answer {predict.choices.index(clean) + 1}. enqueue_flow is refused" in predict.sentence, "by its number"
 
 
 def test_answers_of_ones_own_are_judged_by_what_was_found(trace: Trace, queue: str) -> None:

@@ -41,6 +41,8 @@ __all__ = ["Predict"]
 MOST = 4
 """How many answers are offered, and how many changes an answer tells."""
 
+LONGEST = 60
+
 _NOTHING = "nothing changes"
 _ABOUT = ("id", "child_id", "parent_id")
 _DULL = ("row", "metrics:completed", "metrics:failed")
@@ -153,12 +155,17 @@ class Predict(widgets.VBox):  # type: ignore[misc]
         if self.chosen is None:
             offered = "; ".join(f"{number} {text}" for number, text in enumerate(self._texts, start=1))
             return Sentence(f"{self.question} {offered}. Commit to one to see.")
-        right, mine = self._texts[self._right], self._texts[self.chosen - 1]
+        right, mine = self._called(self._right), self._called(self.chosen - 1)
         if self.chosen - 1 == self._right:
             return Sentence(f"Right: {right}. {self._why}")
         whose = self._answers[self.chosen - 1].whose
         own = f"that is what happens where {whose}" if whose else "that is not what happens"
         return Sentence(f"You said {mine}: {own}. What really happens: {right}. {self._why}")
+
+    def _called(self, place: int) -> str:
+        """An answer in a sentence: a long one is called by its number."""
+        text = self._texts[place]
+        return text if len(text) <= LONGEST else f"answer {place + 1}"
 
     def choose(self, number: int) -> Sentence:
         """Commit to an answer; the player plays on, and the first answer stays the one that counts.
