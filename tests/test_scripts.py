@@ -556,6 +556,12 @@ def test_scripts_are_equal_when_name_and_text_are() -> None:
     assert one not in (named, other, replace(one, name="add"), one.source)
 
 
+def test_no_repr_shows_a_whole_text() -> None:
+    assert "return 1" not in repr(script())
+    for patch in patches():
+        assert not any(text in repr(patch) or repr(text) in repr(patch) for text in patch.sections)
+
+
 def test_sets_are_told_apart_by_what_they_hold_and_not_by_their_names() -> None:
     mine, same, other = (
         ScriptSet(name, {"sum": script(f"-- argv     {argv}")})

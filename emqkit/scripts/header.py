@@ -188,8 +188,9 @@ class _Reader:
             while tokens and tokens[0][1] != "]":
                 inner.append(self.item(number, word, tokens))
             self.close(number, tokens, "]")
-            if len(inner) == 1 and isinstance(inner[0], Group) and not inner[0].optional:
-                return Group(inner[0].arguments, inner[0].count, optional=True)
+            match inner:
+                case [Group(optional=False) as repeated]:
+                    return Group(repeated.arguments, repeated.count, optional=True)
             return Group(self.plain(number, "[…]", inner), optional=True)
         if text == "(":
             inner = []
