@@ -213,6 +213,10 @@ def test_of_a_line_that_runs_in_processes_of_its_own_the_tests_of_its_room_are_a
     named = ["tests/test_servers.py::a", "tests/test_supervise.py::a", "tests/test_embedded.py::a"]
     asked.cost = {test: (float(place), 0.0) for place, test in enumerate(named)}
     assert asked.tests_for(Mutant("emqkit/servers/supervise.py", 1, "", "", ""), "") == [named[1], named[0], named[2]]
+    named = ["tests/test_jobs.py::a", "tests/test_values.py::a"]
+    asked.cost = {test: (float(place), 0.0) for place, test in enumerate(named)}
+    for before, first in (("@dataclass(frozen=True)", named[1]), ("LIMIT = 3", named[0])):
+        assert asked.tests_for(Mutant("emqkit/jobs/x.py", 1, before, "", ""), "")[0] == first
     asked.cost = dict.fromkeys(["tests/test_embedded.py::a", "tests/test_lua.py::a"], (1.0, 1.0))
     assert asked.tests_for(Mutant("lua/claim.lua", 1, "", "", ""), "") == ["tests/test_lua.py::a"]
 

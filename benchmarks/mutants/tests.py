@@ -57,10 +57,10 @@ class Reach:
             found = self.scripts.get(mutant.path, set()) | own
         else:
             found = self._reaching(mutant, text, own)
-        named = Path(mutant.path).stem
+        named = {Path(mutant.path).stem} | ({"values"} if mutant.before.startswith("@dataclass") else set())
 
         def order(test: str) -> tuple[bool, bool, float, str]:
-            return named not in _words(test), test not in own, self.cost[test][0], test
+            return not named & _words(test), test not in own, self.cost[test][0], test
 
         return sorted(found & self.cost.keys(), key=order)
 
