@@ -267,6 +267,7 @@ def test_where_nbgrader_marks_what_is_not_met_is_raised(monkeypatch: pytest.Monk
     monkeypatch.setenv("NBGRADER_EXECUTION", "autograde")
     with pytest.raises(NotMet, match="Nothing is handed in yet"):
         check("counter", ...)
+    assert repr(check("counter", 1)) == "1.0"
 
 
 def test_time_is_up_for_whoever_asks_for_too_much_and_for_nobody_else() -> None:

@@ -11,7 +11,6 @@ mistakes it notices.
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,7 +18,7 @@ from typing import Any, Literal
 
 from emqkit.classroom.bounds import MOST_CALLS, MOST_STATES, SECONDS, Room, TimeUp, shipped_set, within
 from emqkit.classroom.handed import NotThat, Raised, Remote, promise_of, script_of
-from emqkit.classroom.hints import Answer, Classic, Finding, lua_error, lua_line, of_history
+from emqkit.classroom.hints import Answer, Classic, Finding, lua_error, lua_line, marks, of_history
 from emqkit.classroom.plain import lua_in_words, python_in_words
 from emqkit.errors import EmqError, ForeignLua, ScriptBroken, ScriptStopped
 from emqkit.scripts import ScriptSet
@@ -60,8 +59,8 @@ LONGEST_HISTORY = 30
 SLOW = "It did not come to an end within {} seconds. Is there a loop in it that never ends?"
 
 
-class NotMet(Exception):
-    """Raised instead of answered where nbgrader marks: it gives points for what raises nothing."""
+class NotMet(EmqError):
+    """Raised instead of answered where nbgrader marks: it gives points for what raises nothing. It shows no frames."""
 
 
 def promises(*names: str) -> tuple[Promise, ...]:
@@ -161,7 +160,7 @@ def judged(exercise: Exercise, handed: tuple[Any, ...], room: Room) -> Answer:
             finding = replace(finding, says=classic.says, mistake=classic.name)
             break
     answer = Answer(exercise.name, finding)
-    if not answer and os.environ.get("NBGRADER_EXECUTION"):
+    if not answer and marks():
         raise NotMet(answer.sentence)
     return answer
 

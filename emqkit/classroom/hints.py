@@ -8,6 +8,7 @@ An answer knows neither how the check looks at things nor what would pass it.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +24,16 @@ from emqkit.words.changes import changes_in_words
 if TYPE_CHECKING:
     from emqkit.widgets.player import Sentence, StepPlayer
 
-__all__ = ["Answer", "Classic", "Finding", "lua_error", "lua_line", "of_history"]
+__all__ = ["Answer", "Classic", "Finding", "lua_error", "lua_line", "marks", "of_history"]
+
+
+FULL_MARK = "1.0"
+"""What nbgrader reads of a check that is met: the points, as a number."""
+
+
+def marks() -> bool:
+    """Whether nbgrader runs this."""
+    return bool(os.environ.get("NBGRADER_EXECUTION"))
 
 
 @dataclass(frozen=True)
@@ -104,7 +114,7 @@ class Answer:
         return self.met
 
     def __repr__(self) -> str:
-        return self.sentence
+        return FULL_MARK if self.met and marks() else self.sentence
 
 
 def of_history(history: History, promise: Promise, says: str = "") -> Finding:
