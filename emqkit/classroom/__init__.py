@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _ROOM = Room()
 HANDED_IN = Finding(False, "Handed in.")
 """What a submission is answered while it is marked."""
-desk: Callable[[str, tuple[Any, ...]], Any] | None = None
+hands_in: Callable[[str, tuple[Any, ...]], Any] | None = None
 """Where checks hand in while a submission is marked."""
 
 
@@ -45,8 +45,8 @@ def check(name: str, *handed: Any) -> Answer:
     Raises:
         BadArgument: there is no such exercise.
     """
-    if desk is not None:
-        return desk(name, handed)  # type: ignore[no-any-return]
+    if hands_in is not None:
+        return hands_in(name, handed)  # type: ignore[no-any-return]
     if name not in EXERCISES:
         near = get_close_matches(name, EXERCISES, n=1)
         raise BadArgument("exercise", name, f"is none; did you mean {near[0]}?" if near else "is none")

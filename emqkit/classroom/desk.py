@@ -64,7 +64,7 @@ def main(notebook: str, seconds: str, *readable: str) -> None:
     cells = _cells(Path(notebook))
     os.chdir(Path(notebook).parent)
     say("confined", confine(Path(notebook).parent, map(Path, readable)))
-    kit.desk = hand_in
+    kit.hands_in = hand_in
     names: dict[str, Any] = {"__name__": "__main__"}
     for number, source in cells:
         try:
