@@ -156,7 +156,9 @@ def test_the_player_and_its_copies_stop_at_the_question_and_go_on_after_it(trace
     before = told_before(predict)
     assert "complete retires pick" in before and after not in before and "complete retires weigh" not in before
     assert predict.player.sentence.startswith("HMGET reads the row of label")
+    key = predict.player.twin_key
     predict.choose(1)
+    assert predict.player.twin_key == key, "the copy above it is still found, by a view drawn later too"
     assert predict.player.sentence.startswith(after)
     assert "complete retires weigh" in json.dumps(predict.player.payload, ensure_ascii=False)
 
