@@ -61,7 +61,7 @@ def twin(film: Film, key: str = "") -> str:
     count = f"{len(told)} of {len(film.frames)}" if len(told) < len(film.frames) else str(len(film.frames))
     return (
         f'<div class="emqkit-twin" data-emqkit-twin="{escape(key)}" style="{_PAPER};padding:8px 12px;max-width:1200px">'
-        f'<p style="margin:0 0 4px"><b>{escape(film.title)}</b>, {count} steps. Open a step to see what it did.</p>'
+        f'<p style="margin:0 0 4px"><b>{escape(film.title)}</b>, {many(count, 'step')}. Open a step to see what it did.</p>'
         f'<ol start="0" style="padding-left:2.4em;margin:0">{"".join(items)}</ol></div>'
     )
 
