@@ -12,7 +12,7 @@ from html import escape
 from emqkit.viz.film import CHANGES, MANY, Film
 from emqkit.viz.stage import LANES, Fact
 from emqkit.viz.theme import ACCENTS, MARKS
-from emqkit.words.text import plain
+from emqkit.words.text import many, plain
 
 __all__ = ["twin"]
 
@@ -58,10 +58,11 @@ def twin(film: Film, key: str = "") -> str:
             f'<summary style="cursor:pointer">{escape(frame.sentence)}</summary>'
             f'<p style="color:#555c68;margin:2px 0">{escape(frame.where)}</p>{changed}{board}</details></li>'
         )
-    count = f"{len(told)} of {len(film.frames)}" if len(told) < len(film.frames) else str(len(film.frames))
+    all_of_them = many(len(film.frames), "step")
+    steps = f"{len(told)} of {all_of_them}" if len(told) < len(film.frames) else all_of_them
     return (
         f'<div class="emqkit-twin" data-emqkit-twin="{escape(key)}" style="{_PAPER};padding:8px 12px;max-width:1200px">'
-        f'<p style="margin:0 0 4px"><b>{escape(film.title)}</b>, {many(count, 'step')}. Open a step to see what it did.</p>'
+        f'<p style="margin:0 0 4px"><b>{escape(film.title)}</b>, {steps}. Open a step to see what it did.</p>'
         f'<ol start="0" style="padding-left:2.4em;margin:0">{"".join(items)}</ol></div>'
     )
 
