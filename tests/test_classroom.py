@@ -58,9 +58,20 @@ def test_with_its_solution_each_exercise_is_met(lesson: str, wheel: str) -> None
 
 
 @pytest.mark.parametrize("name", EXERCISES)
-def test_a_second_solution_that_looks_different_is_met(name: str, wheel: str) -> None:
+def test_a_second_solution_that_looks_different_is_met_in_as_many_calls_as_a_check_may_make(
+    name: str, monkeypatch: pytest.MonkeyPatch, wheel: str
+) -> None:
+    trials: list[Trial] = []
+
+    class Noted(Trial):
+        def __init__(self, room: Room) -> None:
+            super().__init__(room)
+            trials.append(self)
+
+    monkeypatch.setattr(checks, "Trial", Noted)
     answer = check(name, *classroom_answers.SECOND[name]())
     assert answer, str(answer)
+    assert trials[0].calls <= bounds.MOST_CALLS
 
 
 @pytest.mark.parametrize(("name", "number"), WRONG)
@@ -154,7 +165,7 @@ def test_a_loop_in_python_costs_a_sentence(function: Any, monkeypatch: pytest.Mo
 
 
 def test_a_bomb_in_python_costs_a_sentence() -> None:
-    assert "MemoryError" in str(check("add", bomb))
+    assert "The search stopped as there was no memory left." in str(check("add", bomb))
 
 
 def test_a_loop_in_lua_costs_a_sentence_and_the_next_check_is_judged(
@@ -245,22 +256,6 @@ def test_without_a_sandbox_what_is_shipped_is_judged_on_the_fake_and_lua_of_ones
     assert judged(EXERCISES["invariant"], classroom_answers.SECOND["invariant"](), room)
     assert room.place(ScriptSet.load("published")).kind == "fake"
     room.close()
-
-
-def test_no_check_makes_more_real_calls_than_it_may(monkeypatch: pytest.MonkeyPatch, wheel: str) -> None:
-    made: list[int] = []
-
-    class Counting(Trial):
-        def __init__(self, room: Room) -> None:
-            super().__init__(room)
-            trials.append(self)
-
-    trials: list[Trial] = []
-    monkeypatch.setattr(checks, "Trial", Counting)
-    for name, second in classroom_answers.SECOND.items():
-        assert check(name, *second())
-        made.append(trials[-1].calls)
-    assert max(made) <= bounds.MOST_CALLS
 
 
 def test_where_nbgrader_marks_what_is_not_met_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,3 +388,12 @@ def test_progress_is_written_to_a_file_or_not_at_all(tmp_path: Path, monkeypatch
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     if sys.platform != "win32":
         assert progress.place() == tmp_path / "emqkit" / "progress.json"
+
+
+def test_an_interrupt_during_a_check_is_an_interrupt() -> None:
+    def interrupted(queue: str, flow: Any) -> Iterator[Any]:
+        yield from ()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        check("add", interrupted)

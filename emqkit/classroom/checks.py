@@ -92,6 +92,8 @@ class Trial:
         explorer = Explorer(world, place, among)
         explorer.search(max_states=MOST_STATES, max_calls=MOST_CALLS - self.calls, until=until)
         self.calls += explorer.bench.calls
+        if explorer.stopped == "interrupted":
+            raise KeyboardInterrupt
         return Result.of(explorer)
 
     def run(self, doing: Callable[[Kit], Any], scripts: str = "published") -> tuple[Trace, Any]:
@@ -223,6 +225,8 @@ def of_result(result: Result, among: tuple[Promise, ...]) -> Finding:
     if unknown:
         verdict = unknown[0]
         says = f"Not yet. No order breaks anything, but {verdict.promise} is not known to hold. {verdict.reason}"
+        if result.stopped:
+            says += f" The search stopped {result.stopped}."
         rungs = (
             f"{verdict.promise}, {verdict.title}, is what cannot be said to hold.",
             "What was never met was never tried: make sure that your code lets it happen.",
