@@ -256,6 +256,7 @@ SECOND: dict[str, Handed] = {
     "next-claim": just(["pick", 2]),
     "three-reads": just([2, 1, 1]),
     "one-look": just(by_keys),
+    "leftovers": just(1 + 1),
     "after-the-child": just("outbox"),
     "deaths": just(["dead", 1]),
     "death-delivery": lua("flow_fail_deliver", ("if redis.call('HSETNX', failed, child_id, failure) == 1 then\n",
@@ -310,6 +311,7 @@ WRONG: dict[str, list[tuple[str, Handed]]] = {
         ("a death still outstanding", just((2, 2, 0))),
         ("a claimed child as done", just((3, 0, 1))),
     ],
+    "leftovers": [("all gone", just(0)), ("the row stays", just(3)), ("the counter goes", just(1))],
     "one-look": [
         ("several round trips", just(three_trips)),
         ("a flush that others get into", just(one_flush)),

@@ -204,7 +204,7 @@ class Desk:
             text=True,
             encoding="utf-8",
             errors="replace",
-            env=ONE_THREAD | {"PATH": os.defpath, "HOME": str(self.notebook.parent), "LC_ALL": "C.UTF-8"},
+            env=_environment(self.notebook.parent),
             start_new_session=True,
         )
         self._lines: queue.Queue[str | None] = queue.Queue(maxsize=1000)
@@ -324,6 +324,12 @@ class Desk:
 
 _LONGEST_LINE = 4 << 20
 _BEGIN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from emqkit.classroom.desk import main; main(*sys.argv[1:])"
+
+
+def _environment(home: Path) -> dict[str, str]:
+    """Nothing of this process's own but what Windows needs to start any."""
+    kept = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
+    return kept | ONE_THREAD | {"PATH": os.defpath, "HOME": str(home), "LC_ALL": "C.UTF-8"}
 
 
 def _package() -> Path:

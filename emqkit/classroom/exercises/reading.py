@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from emqkit import keys
 from emqkit.classroom.checks import Came, Exercise, Trial, judge_prediction, of_result
 from emqkit.classroom.handed import operation_of, program
 from emqkit.classroom.hints import Classic, Finding
@@ -16,6 +17,7 @@ from emqkit.sim.promises.clauses import of_move
 from emqkit.sim.worlds.actors import Kit, Reaper, Repeating, Worker
 from emqkit.sim.worlds.witness import Witness
 from emqkit.sim.worlds.world import World, planned
+from emqkit.snapshot import capture
 
 __all__ = ["EXERCISES"]
 
@@ -70,6 +72,56 @@ THREE_READS = Exercise(
             "a claimed child as done",
             "Not yet. A child that is claimed is not done: it is outstanding until its worker settles it.",
             lambda found, handed: _differs(found, handed, 0, -1, 0) or _differs(found, handed, 1, -1, 0),
+        ),
+    ),
+)
+
+
+def _finished(kit: Kit) -> Any:
+    added = kit.flows.add("orders", Flow("order 7", [Child("pick")]).with_ids(Minter.fixed()))
+    _complete_one(kit)
+    return added
+
+
+def _complete_one(kit: Kit) -> None:
+    claim = kit.jobs.claim("orders")
+    assert claim is not None
+    kit.jobs.complete("orders", claim)
+
+
+def _leftovers(kit: Kit, added: Any) -> Came:
+    _complete_one(kit)
+    kept = [at for key, _ in capture(kit.server).entries if (at := keys.parse(key)) and at.id == added.parent_id]
+    return Came(len(kept))
+
+
+LEFTOVERS = Exercise(
+    "leftovers",
+    LESSON,
+    "predict",
+    "How many keys of a parent are left once it is completed itself?",
+    judge_prediction(
+        _finished,
+        _leftovers,
+        "a whole number",
+        "A completion deletes one key. Which one, and what else does a parent have?",
+        "Whoever wants the results later still finds them; and nobody deletes what was counted with.",
+    ),
+    (
+        Classic(
+            "all gone",
+            "Not yet. A completion deletes the row, and nothing else of what the parent has.",
+            lambda found, handed: handed == 0,
+        ),
+        Classic(
+            "the row stays",
+            "Not yet. The row of a job that is completed is deleted, a parent's too.",
+            lambda found, handed: handed == found.facts["right"] + 1,
+        ),
+        Classic(
+            "the counter goes",
+            "Not yet. Where the results are left, so is what counted them.",
+            lambda found, handed: handed == found.facts["right"] - 1,
         ),
     ),
 )
@@ -143,4 +195,4 @@ ONE_LOOK = Exercise(
     ),
 )
 
-EXERCISES = (THREE_READS, ONE_LOOK)
+EXERCISES = (THREE_READS, LEFTOVERS, ONE_LOOK)
