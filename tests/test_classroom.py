@@ -15,10 +15,10 @@ import nbformat
 import pytest
 
 import emqkit.classroom
-from emqkit.classroom import EXERCISES, Answer, Walk, badges, bounds, check, checks, progress, walk
+from emqkit.classroom import EXERCISES, Feedback, Walk, badges, bounds, check, checks, progress, walk
 from emqkit.classroom.bounds import Room, TimeUp, within
 from emqkit.classroom.build import BEGIN, BadNotebook, build, cleared, handed_out
-from emqkit.classroom.checks import NotMet, Trial, judged
+from emqkit.classroom.checks import Judging, NotMet, judged
 from emqkit.errors import BadArgument, UnsuitableServer
 from emqkit.scripts import ScriptSet
 from emqkit.sim import explore
@@ -28,15 +28,15 @@ LESSONS = sorted(path.stem for path in (NOTEBOOKS / "solutions").glob("[!.]*.ipy
 WRONG = [(name, n) for name, wrong in classroom_answers.WRONG.items() for n in range(len(wrong))]
 
 
-def run(folder: str, lesson: str) -> dict[str, Answer]:
+def run(folder: str, lesson: str) -> dict[str, Feedback]:
     """The answers a notebook gets, by exercise: its code cells, run one after the other."""
-    answers: dict[str, Answer] = {}
+    answers: dict[str, Feedback] = {}
     names: dict[str, Any] = {}
     notebook = nbformat.read(NOTEBOOKS / folder / f"{lesson}.ipynb", as_version=4)
     for number, cell in enumerate(notebook.cells):
         if cell.cell_type == "code":
             exec(compile(cell.source, f"{lesson} {number}", "exec"), names)
-            if isinstance(found := names.get("answer"), Answer):
+            if isinstance(found := names.get("answer"), Feedback):
                 answers[found.exercise] = found
     return answers
 
@@ -61,14 +61,14 @@ def test_with_its_solution_each_exercise_is_met(lesson: str, wheel: str) -> None
 def test_a_second_solution_that_looks_different_is_met_in_as_many_calls_as_a_check_may_make(
     name: str, monkeypatch: pytest.MonkeyPatch, wheel: str
 ) -> None:
-    trials: list[Trial] = []
+    trials: list[Judging] = []
 
-    class Noted(Trial):
+    class Noted(Judging):
         def __init__(self, room: Room) -> None:
             super().__init__(room)
             trials.append(self)
 
-    monkeypatch.setattr(checks, "Trial", Noted)
+    monkeypatch.setattr(checks, "Judging", Noted)
     answer = check(name, *classroom_answers.SECOND[name]())
     assert answer, str(answer)
     assert trials[0].calls <= bounds.MOST_CALLS

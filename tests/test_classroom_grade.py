@@ -47,7 +47,7 @@ check("counter", 0)
 PATCHES = """
 import emqkit.classroom.checks, emqkit.classroom.hints, emqkit.sim.search.judge as judge
 emqkit.classroom.checks.judged = lambda *given: True
-emqkit.classroom.hints.Answer.__bool__ = lambda self: True
+emqkit.classroom.hints.Feedback.__bool__ = lambda self: True
 judge.judge = lambda *given, **named: True
 check("counter", 0)
 """
@@ -269,7 +269,7 @@ def test_data_arrives_as_it_was_and_a_function_as_one_to_be_asked() -> None:
     def kept(before: object, after: object) -> bool:
         return True
 
-    assert str(sent(kept)) == "Asked(number=0, name='kept', generator=False, parameters=('before', 'after'))"
+    assert str(sent(kept)) == "FarFunction(number=0, name='kept', generator=False, parameters=('before', 'after'))"
 
 
 @pytest.mark.parametrize(

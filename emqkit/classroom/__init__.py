@@ -18,24 +18,24 @@ from typing import TYPE_CHECKING, Any
 from emqkit.classroom.bounds import Room
 from emqkit.classroom.checks import judged
 from emqkit.classroom.exercises import ACCIDENTS, EXERCISES, WORLDS
-from emqkit.classroom.hints import Answer, Finding
+from emqkit.classroom.hints import Feedback, Judgement
 from emqkit.classroom.progress import badges, note
 from emqkit.classroom.walk import Walk, left_by
 from emqkit.errors import BadArgument
 
-__all__ = ["EXERCISES", "Answer", "Walk", "accident", "badges", "check", "walk"]
+__all__ = ["EXERCISES", "Feedback", "Walk", "accident", "badges", "check", "walk"]
 
 if TYPE_CHECKING:
     from emqkit.widgets.player import StepPlayer
 
 _ROOM = Room()
-HANDED_IN = Finding(False, "Handed in.")
+HANDED_IN = Judgement(False, "Handed in.")
 """What a submission is answered while it is marked."""
 hands_in: Callable[[str, tuple[Any, ...]], Any] | None = None
 """Where checks hand in while a submission is marked."""
 
 
-def check(name: str, *handed: Any) -> Answer:
+def check(name: str, *handed: Any) -> Feedback:
     """Judge what is handed in for an exercise. A check that is not met is an answer, too.
 
     Args:

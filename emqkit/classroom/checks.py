@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from emqkit.classroom.bounds import MOST_CALLS, MOST_STATES, SECONDS, Room, TimeUp, shipped_set, within
 from emqkit.classroom.handed import NotThat, Raised, Remote, promise_of, script_of
-from emqkit.classroom.hints import Answer, Classic, Finding, lua_error, lua_line, marks, of_history
+from emqkit.classroom.hints import Classic, Feedback, Judgement, lua_error, lua_line, marks, of_history
 from emqkit.classroom.plain import lua_in_words, python_in_words
 from emqkit.errors import EmqError, ForeignLua, ScriptBroken, ScriptStopped
 from emqkit.scripts import ScriptSet
@@ -39,9 +39,9 @@ __all__ = [
     "NOTHING",
     "Came",
     "Exercise",
+    "Judging",
     "Kind",
     "NotMet",
-    "Trial",
     "judge_history",
     "judge_lua",
     "judge_prediction",
@@ -68,7 +68,7 @@ def promises(*names: str) -> tuple[Promise, ...]:
     return tuple(next(promise for promise in PROMISES if promise.name == name) for name in names)
 
 
-class Trial:
+class Judging:
     """One judging: what it may still cost, and the ways to run things.
 
     Attributes:
@@ -125,7 +125,7 @@ def _saved(handed: object) -> dict[str, Any]:
     return handed
 
 
-Judge = Callable[..., Finding]
+Judge = Callable[..., Judgement]
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Exercise:
         kind: what is asked for.
         scripts: the script set its judging runs, by name.
         asks: what it asks, in a sentence.
-        judge: from a `Trial` and what was handed in to a finding.
+        judge: from a `Judging` and what was handed in to a finding.
         classics: the mistakes that have their own message, the first that fits wins.
         about: the promises it is about, by name.
     """
@@ -153,7 +153,7 @@ class Exercise:
     about: tuple[str, ...] = ()
 
 
-def judged(exercise: Exercise, handed: tuple[Any, ...], room: Room) -> Answer:
+def judged(exercise: Exercise, handed: tuple[Any, ...], room: Room) -> Feedback:
     """The answer to what was handed in; whatever that does, it is an answer. A list is as good as a tuple."""
     handed = tuple(tuple(one) if isinstance(one, list) else one for one in handed)
     finding = _found(exercise, handed, room)
@@ -161,57 +161,57 @@ def judged(exercise: Exercise, handed: tuple[Any, ...], room: Room) -> Answer:
         if classic.when(finding, *handed):
             finding = replace(finding, says=classic.says, mistake=classic.name)
             break
-    answer = Answer(exercise.name, finding)
+    answer = Feedback(exercise.name, finding)
     if not answer and marks():
         raise NotMet(answer.sentence)
     return answer
 
 
-def _found(exercise: Exercise, handed: tuple[Any, ...], room: Room) -> Finding:
+def _found(exercise: Exercise, handed: tuple[Any, ...], room: Room) -> Judgement:
     if any(one is ... for one in handed) or not handed:
-        return Finding(False, NOTHING[0], mistake="nothing handed in")
+        return Judgement(False, NOTHING[0], mistake="nothing handed in")
     text = next((one for one in handed if isinstance(one, str)), "")
     code = next((one.__code__ for one in handed if hasattr(one, "__code__")), None)
     try:
         with within(SECONDS):
-            return exercise.judge(Trial(room), *handed)
+            return exercise.judge(Judging(room), *handed)
     except TimeUp:
         room.close()
-        return Finding(False, SLOW.format(f"{SECONDS:g}"), mistake="a loop without end")
+        return Judgement(False, SLOW.format(f"{SECONDS:g}"), mistake="a loop without end")
     except ScriptStopped as stopped:
         room.close()
-        return Finding(False, f"Your Lua was stopped: {stopped.why}.", mistake="a loop or a bomb")
+        return Judgement(False, f"Your Lua was stopped: {stopped.why}.", mistake="a loop or a bomb")
     except ScriptBroken as broken:
         says = lua_in_words("script", broken.line, broken.why, text.strip("\n"))
-        return Finding(False, says, mistake="broken Lua")
+        return Judgement(False, says, mistake="broken Lua")
     except ForeignLua:
         says = "Lua of your own runs in a sandbox, which needs the embedded server: pip install 'emqkit[embedded]'."
-        return Finding(False, says, mistake="no sandbox here")
+        return Judgement(False, says, mistake="no sandbox here")
     except ActorFailed as failed:
         if isinstance(failed.error, Remote):
-            return Finding(False, str(failed.error), mistake="broken Python")
-        return Finding(False, python_in_words(failed.error, code), mistake="broken Python")
+            return Judgement(False, str(failed.error), mistake="broken Python")
+        return Judgement(False, python_in_words(failed.error, code), mistake="broken Python")
     except Remote as error:
-        return Finding(False, str(error), mistake="broken Python")
+        return Judgement(False, str(error), mistake="broken Python")
     except Raised as raised:
         if isinstance(raised.error, Remote):
-            return Finding(False, str(raised.error), mistake="broken Python")
-        return Finding(False, python_in_words(raised.error, code), mistake="broken Python")
+            return Judgement(False, str(raised.error), mistake="broken Python")
+        return Judgement(False, python_in_words(raised.error, code), mistake="broken Python")
     except SilentActor:
-        return Finding(False, "Not yet. Your operation makes no call at all.", mistake="makes no call")
+        return Judgement(False, "Not yet. Your operation makes no call at all.", mistake="makes no call")
     except NotThat as other:
-        return Finding(False, str(other), mistake="something else handed in")
+        return Judgement(False, str(other), mistake="something else handed in")
     except EmqError as error:
-        return Finding(False, f"The kit refuses it: {error}", mistake=type(error).__name__)
+        return Judgement(False, f"The kit refuses it: {error}", mistake=type(error).__name__)
     except (RecursionError, MemoryError) as error:
         room.close()
-        return Finding(False, python_in_words(error, code), mistake="broken Python")
+        return Judgement(False, python_in_words(error, code), mistake="broken Python")
 
 
 # --- the usual ways to judge ------------------------------------------------------------------------------------------
 
 
-def of_result(result: Result, among: tuple[Promise, ...]) -> Finding:
+def of_result(result: Result, among: tuple[Promise, ...]) -> Judgement:
     """The finding that an exploration comes to: met where every promise asked for holds."""
     broken = [v for v in result.violations if v.promise in [promise.name for promise in among]]
     if broken:
@@ -231,8 +231,10 @@ def of_result(result: Result, among: tuple[Promise, ...]) -> Finding:
             f"{verdict.promise}, {verdict.title}, is what cannot be said to hold.",
             "What was never met was never tried: make sure that your code lets it happen.",
         )
-        return Finding(False, says, rungs)
-    return Finding(True, f"Met. {', '.join(p.name for p in among)} hold in all {result.states:,} states of that world.")
+        return Judgement(False, says, rungs)
+    return Judgement(
+        True, f"Met. {', '.join(p.name for p in among)} hold in all {result.states:,} states of that world."
+    )
 
 
 @dataclass(frozen=True)
@@ -260,7 +262,7 @@ def judge_prediction(
         scripts: the script set.
     """
 
-    def judge(trial: Trial, handed: object) -> Finding:
+    def judge(trial: Judging, handed: object) -> Judgement:
         came: list[Came] = []
         shown: list[int] = []
 
@@ -275,8 +277,8 @@ def judge_prediction(
         if not _alike(handed, value):
             raise NotThat(f"Hand in {wanted}.")
         if handed == value:
-            return Finding(True, "Met. That is what the scripts do.", facts=facts)
-        return Finding(False, "Not yet. The scripts do something else.", rungs, seen, facts=facts)
+            return Judgement(True, "Met. That is what the scripts do.", facts=facts)
+        return Judgement(False, "Not yet. The scripts do something else.", rungs, seen, facts=facts)
 
     return judge
 
@@ -305,18 +307,18 @@ def judge_history(world: World, scripts: str, promise: str, *more: Callable[[His
     """
     (owed,) = promises(promise)
 
-    def judge(trial: Trial, handed: object) -> Finding:
+    def judge(trial: Judging, handed: object) -> Judgement:
         done = trial.replay(handed, world, scripts, promise)
         lacking = "" if not done.confirmed else next(filter(None, (lacks(done.history) for lacks in more)), "")
         if done.confirmed and not lacking:
-            return Finding(True, f"Met. At the end of your history {promise} is broken: {done.says}.")
+            return Judgement(True, f"Met. At the end of your history {promise} is broken: {done.says}.")
         says = f"Not yet. {lacking}" if lacking else f"Not yet. In your history {promise} is kept: {done.says}."
         rungs = (
             f"{promise}, {owed.title}, is what has to break: {owed.says}",
             "Look for the move after which nobody can know any more what somebody knew a moment before.",
         )
         facts = {"confirmed": done.confirmed}
-        return Finding(False, says, rungs, done.history.trace, history=done.history, facts=facts)
+        return Judgement(False, says, rungs, done.history.trace, history=done.history, facts=facts)
 
     return judge
 
@@ -324,14 +326,14 @@ def judge_history(world: World, scripts: str, promise: str, *more: Callable[[His
 def judge_lua(script: str, world: World, *among: Promise) -> Judge:
     """Judge a transition that is handed in as text: these promises have to hold in this world."""
 
-    def judge(trial: Trial, handed: object) -> Finding:
+    def judge(trial: Judging, handed: object) -> Judgement:
         scripts = script_of(handed, script, shipped_set("published"))
         try:
             result = trial.explore(world, scripts, among)
         except (ScriptBroken, Unrunnable) as broken:
             line, why = lua_line(broken.why)
             says = lua_in_words(script, broken.line or line, why, scripts[script].source)
-            return Finding(False, says, mistake="broken Lua")
+            return Judgement(False, says, mistake="broken Lua")
         finding = of_result(result, among)
         if finding.history is not None and (error := lua_error(finding.history, script)) is not None:
             says = lua_in_words(script, *error, scripts[script].source)
@@ -344,7 +346,7 @@ def judge_lua(script: str, world: World, *among: Promise) -> Judge:
 def judge_promise(mistakes: Mapping[str, World], kept_in: tuple[World, ...]) -> Judge:
     """Judge an invariant by what it notices: each of these mistakes of the zoo, and nothing in what is published."""
 
-    def judge(trial: Trial, handed: object) -> Finding:
+    def judge(trial: Judging, handed: object) -> Judgement:
         yours = promise_of(handed)
         tried = [("published", world) for world in kept_in] + [(f"zoo/{n}", world) for n, world in mistakes.items()]
         found: dict[tuple[str, str], Result] = {}
@@ -364,11 +366,11 @@ def judge_promise(mistakes: Mapping[str, World], kept_in: tuple[World, ...]) -> 
         ]
         facts = {"noticed": len(mistakes) - len(missed), "asks too much": False}
         if not missed:
-            return Finding(True, f"Met. It notices all {len(mistakes)} mistakes, and finds no fault where none is.")
+            return Judgement(True, f"Met. It notices all {len(mistakes)} mistakes, and finds no fault where none is.")
         says = f"Not yet. It notices {len(mistakes) - len(missed)} of {len(mistakes)} mistakes."
         number, world = missed[0]
         rungs = (f"Mistake {number} goes unnoticed, in a world where this happens: {_crew(world)}.",)
-        return Finding(False, says, rungs, facts=facts)
+        return Judgement(False, says, rungs, facts=facts)
 
     return judge
 

@@ -22,7 +22,7 @@ from emqkit.sim.worlds.actors import Deed, Operator, Producer, Promoter, PumpAct
 from emqkit.sim.worlds.faults import Faults
 from emqkit.sim.worlds.world import Planned, World
 
-__all__ = ["LONGEST", "Asked", "decode", "encode"]
+__all__ = ["LONGEST", "FarFunction", "decode", "encode"]
 
 LONGEST = 1 << 20
 """Characters of a message."""
@@ -35,7 +35,7 @@ _LEFT_OUT = {"World": {"setup", "about", "witnesses"}}
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class FarFunction:
     """A function in a submission's process.
 
     Attributes:
@@ -79,7 +79,7 @@ def encode(value: object, functions: list[Callable[..., Any]]) -> Any:
     return ["?", name]
 
 
-def decode(text: str, function: Callable[[Asked], Any]) -> Any:
+def decode(text: str, function: Callable[[FarFunction], Any]) -> Any:
     """The value of a message.
 
     Args:
@@ -97,7 +97,7 @@ def decode(text: str, function: Callable[[Asked], Any]) -> Any:
         raise NotThat(f"What is handed in cannot be read: {str(wrong)[:200]}") from None
 
 
-def _value(given: Any, function: Callable[[Asked], Any], depth: int) -> Any:
+def _value(given: Any, function: Callable[[FarFunction], Any], depth: int) -> Any:
     if depth > DEEPEST:
         raise ValueError("it is nested too deep")
     if given is None or isinstance(given, bool | int | str | float):
@@ -113,7 +113,7 @@ def _value(given: Any, function: Callable[[Asked], Any], depth: int) -> Any:
         case ["d", [*pairs]]:
             return {_value(key, function, depth + 1): _value(one, function, depth + 1) for key, one in pairs}
         case ["f", int(number), str(name), bool(generator), [*parameters]]:
-            return function(Asked(number, name, generator, tuple(map(str, parameters))))
+            return function(FarFunction(number, name, generator, tuple(map(str, parameters))))
         case ["c", str(name), [*fields]] if name in _TYPES:
             return _TYPES[name](**{str(field): _value(one, function, depth + 1) for field, one in fields})
         case ["?", str(name)]:

@@ -30,7 +30,7 @@ from typing import Any
 import emqkit
 from emqkit.classroom.bounds import Room, TimeUp
 from emqkit.classroom.checks import judged
-from emqkit.classroom.codec import Asked, decode
+from emqkit.classroom.codec import FarFunction, decode
 from emqkit.classroom.desk import packed
 from emqkit.classroom.exercises import EXERCISES
 from emqkit.classroom.handed import NotThat, Remote
@@ -280,7 +280,7 @@ class Desk:
             raise TimeUp
         return said[1:] if said[:1] == ["answer"] else ["raised", "Your code answers something else than it was asked."]
 
-    def function(self, asked: Asked) -> Callable[..., Any]:
+    def function(self, asked: FarFunction) -> Callable[..., Any]:
         """A function here that asks the one there."""
 
         def operation(*args: Any) -> Steps[Any]:

@@ -24,7 +24,7 @@ from emqkit.words.changes import changes_in_words
 if TYPE_CHECKING:
     from emqkit.widgets.player import Sentence, StepPlayer
 
-__all__ = ["Answer", "Classic", "Finding", "lua_error", "lua_line", "marks", "of_history"]
+__all__ = ["Classic", "Feedback", "Judgement", "lua_error", "lua_line", "marks", "of_history"]
 
 
 FULL_MARK = "1.0"
@@ -37,7 +37,7 @@ def marks() -> bool:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Judgement:
     """What judging came to.
 
     Attributes:
@@ -76,7 +76,7 @@ class Classic:
     when: Callable[..., bool]
 
 
-class Answer:
+class Feedback:
     """An answer to what a learner handed in. It is true when the exercise is met.
 
     Attributes:
@@ -87,7 +87,7 @@ class Answer:
         promise: the promise that broke, if any.
     """
 
-    def __init__(self, exercise: str, finding: Finding) -> None:
+    def __init__(self, exercise: str, finding: Judgement) -> None:
         self.exercise = exercise
         self.met = finding.met
         self.sentence = finding.says
@@ -117,7 +117,7 @@ class Answer:
         return FULL_MARK if self.met and marks() else self.sentence
 
 
-def of_history(history: History, promise: Promise, says: str = "") -> Finding:
+def of_history(history: History, promise: Promise, says: str = "") -> Judgement:
     """The finding that a promise is broken by this history.
 
     Args:
@@ -137,7 +137,7 @@ def of_history(history: History, promise: Promise, says: str = "") -> Finding:
         changed = [text for _, text in changes_in_words(diff(last.before, last.after), history.names)]
         what = f"That move changes this: {'; '.join(changed)}." if changed else "That move changes nothing."
         rungs.append(f"{what} So {history.says}." if history.says else what)
-    return Finding(
+    return Judgement(
         False,
         says or f"Not yet. There is an order of {number} {moves} after which something that is owed is broken.",
         tuple(rungs),

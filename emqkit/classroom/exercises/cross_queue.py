@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from emqkit import keys
-from emqkit.classroom.checks import Came, Exercise, Trial, judge_lua, judge_prediction, of_result, promises
+from emqkit.classroom.checks import Came, Exercise, Judging, judge_lua, judge_prediction, of_result, promises
 from emqkit.classroom.handed import operation_of, program
-from emqkit.classroom.hints import Classic, Finding
+from emqkit.classroom.hints import Classic, Judgement
 from emqkit.errors import ReplyLost
 from emqkit.flows import AddedChild, AddedFlow, Child, Flow
 from emqkit.ids import Minter
@@ -117,7 +117,7 @@ DELIVERY = Exercise(
 )
 
 
-def _kinds(found: Finding) -> tuple[str, ...]:
+def _kinds(found: Judgement) -> tuple[str, ...]:
     return tuple(move.kind for move in found.history.moves) if found.history else ()
 
 
@@ -165,7 +165,7 @@ REFUSED = tuple(
 )
 
 
-def _judge_add(trial: Trial, handed: object) -> Finding:
+def _judge_add(trial: Judging, handed: object) -> Judgement:
     function = operation_of(handed, "queue", "flow")
     among = (FAIL_CLOSED, *promises("P2", "P3", "P5"))
     (plan,) = TWO

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from emqkit.classroom.checks import Came, Exercise, judge_history, judge_lua, judge_prediction, promises
-from emqkit.classroom.hints import Classic, Finding
+from emqkit.classroom.hints import Classic, Judgement
 from emqkit.flows import Child, Flow
 from emqkit.ids import Minter
 from emqkit.keyspace import Part
@@ -131,7 +131,7 @@ DELIVERY = Exercise(
 )
 
 
-def _policy(found: Finding) -> str:
+def _policy(found: Judgement) -> str:
     """What the last delivery of the history said the death does: `fail` or `ignore`."""
     assert found.history is not None
     calls = [call for move in found.history.moves for call, _ in move.calls if call.verb == "flow_fail_deliver"]
@@ -146,7 +146,7 @@ DYING = World(
 WORLDS = {"deaf": (DYING, "zoo/deaf-to-policy")}
 
 
-def _died(found: Finding) -> set[str]:
+def _died(found: Judgement) -> set[str]:
     """What died in a history, by payload."""
     died: set[str] = set()
     for move in found.history.moves if found.history else ():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from emqkit.classroom.checks import Exercise, Trial, judge_history, judge_promise
+from emqkit.classroom.checks import Exercise, Judging, judge_history, judge_promise
 from emqkit.classroom.handed import NotThat
-from emqkit.classroom.hints import Classic, Finding
+from emqkit.classroom.hints import Classic, Judgement
 from emqkit.flows import Child, Flow
 from emqkit.keyspace import Keyspace, digest
 from emqkit.sim.promises import names
@@ -100,12 +100,12 @@ EARLY = Exercise(
 )
 
 
-def _count(found: Finding, verb: str) -> int:
+def _count(found: Judgement, verb: str) -> int:
     moves = found.history.moves if found.history else ()
     return sum(call.verb == verb and reply == 1 for move in moves for call, reply in move.calls)
 
 
-def _said(found: Finding) -> str:
+def _said(found: Judgement) -> str:
     """What a history that is not there yet shows of its parent: `release` if that is out while a child is."""
     if found.history is None or not found.history.moves or _count(found, "complete") != 1:
         return ""
@@ -127,7 +127,7 @@ def _accident(name: str, world: World, scripts: str, seen: str, asks: str) -> Ex
         asks: the question.
     """
 
-    def judge(trial: Trial, promise: object, handed: object) -> Finding:
+    def judge(trial: Judging, promise: object, handed: object) -> Judgement:
         if promise not in names():
             raise NotThat('Hand in the name of a promise, such as "P7", and a history.')
         done = trial.replay(handed, world, scripts, str(promise))
@@ -135,13 +135,13 @@ def _accident(name: str, world: World, scripts: str, seen: str, asks: str) -> Ex
         same = digest(after) == seen
         facts = {"same": same, "confirmed": done.confirmed}
         if same and done.confirmed:
-            return Finding(True, f"Met. Your history ends as the accident did, and {promise} is broken there.")
+            return Judgement(True, f"Met. Your history ends as the accident did, and {promise} is broken there.")
         rungs = (
             "Compare the end of your history with what was left, set by set and row by row: what is the first thing "
             "that is there in one of them only?",
             "Who writes that? Have that actor move, and look again.",
         )
-        return Finding(False, "Not yet.", rungs, done.history.trace, history=done.history, facts=facts)
+        return Judgement(False, "Not yet.", rungs, done.history.trace, history=done.history, facts=facts)
 
     return Exercise(
         name,

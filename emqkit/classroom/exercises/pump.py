@@ -9,14 +9,14 @@ from typing import Any
 from emqkit.classroom.checks import (
     Came,
     Exercise,
-    Trial,
+    Judging,
     judge_history,
     judge_prediction,
     of_result,
     promises,
 )
 from emqkit.classroom.handed import operation_of, program
-from emqkit.classroom.hints import Classic, Finding
+from emqkit.classroom.hints import Classic, Judgement
 from emqkit.flows import Child, Flow
 from emqkit.keyspace import Keyspace
 from emqkit.sim.history import History
@@ -150,7 +150,7 @@ HASTY_PUMP = Exercise(
 )
 
 
-def _who(found: Finding) -> tuple[str, ...]:
+def _who(found: Judgement) -> tuple[str, ...]:
     moves = found.history.moves if found.history else ()
     return tuple(dict.fromkeys(move.actor for move in moves if move.kind == "crash"))
 
@@ -168,7 +168,7 @@ TRIMMED = Promise("yours", "trimmed", "An entry that is delivered leaves the out
 TWO = planned("orders", Flow("order", [Child("pick", "stock"), Child("pack", "stock")]))
 
 
-def _judge_pass(trial: Trial, handed: object) -> Finding:
+def _judge_pass(trial: Judging, handed: object) -> Judgement:
     function = operation_of(handed, "queue")
 
     def sweeping(kit: Kit) -> Any:
@@ -213,7 +213,7 @@ PASS = Exercise(
 )
 
 
-def _at_trim(found: Finding) -> bool:
+def _at_trim(found: Judgement) -> bool:
     """Whether an outbox lost an entry with the last move."""
     assert found.history is not None
     last = found.history.moves[-1]

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from emqkit import keys
-from emqkit.classroom.checks import Came, Exercise, Trial, judge_prediction, of_result
+from emqkit.classroom.checks import Came, Exercise, Judging, judge_prediction, of_result
 from emqkit.classroom.handed import operation_of, program
-from emqkit.classroom.hints import Classic, Finding
+from emqkit.classroom.hints import Classic, Judgement
 from emqkit.flows import Child, Flow
 from emqkit.ids import Minter
 from emqkit.keyspace import Part
@@ -41,7 +41,7 @@ def _reads(kit: Kit, setting: Any) -> Came:
     return Came((len(values), left, len(ignored)))
 
 
-def _differs(found: Finding, handed: Any, *by: int) -> bool:
+def _differs(found: Judgement, handed: Any, *by: int) -> bool:
     return tuple(handed) == tuple(one + more for one, more in zip(found.facts["right"], by, strict=True))
 
 
@@ -153,7 +153,7 @@ def _adds_up(world: World, move: Move, facts: Facts) -> Iterator[str]:
 LOOK = Promise("yours", "one look", "A look says what is so at one moment: done, outstanding, ignored.", (_adds_up,))
 
 
-def _judge_look(trial: Trial, handed: object) -> Finding:
+def _judge_look(trial: Judging, handed: object) -> Judgement:
     function = operation_of(handed, "queue", "parent_id")
 
     def looking(kit: Kit) -> Any:

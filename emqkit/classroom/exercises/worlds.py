@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from emqkit.classroom.checks import Exercise, Trial, judge_promise, promises
+from emqkit.classroom.checks import Exercise, Judging, judge_promise, promises
 from emqkit.classroom.handed import NotThat
-from emqkit.classroom.hints import Classic, Finding, of_history
+from emqkit.classroom.hints import Classic, Judgement, of_history
 from emqkit.flows import Child, Flow
 from emqkit.sim.worlds.actors import Reaper, Worker
 from emqkit.sim.worlds.faults import Faults
@@ -15,7 +15,7 @@ __all__ = ["EXERCISES"]
 LESSON = "09_worlds_of_your_own"
 
 
-def _judge_world(trial: Trial, handed: object) -> Finding:
+def _judge_world(trial: Judging, handed: object) -> Judgement:
     if not isinstance(handed, World):
         raise NotThat("Hand in a World: World(name, actors, flows, faults).")
     if any(actor.scripts is not None for actor in handed.actors):
@@ -40,9 +40,9 @@ def _judge_world(trial: Trial, handed: object) -> Finding:
         "its first holder is alive? Somebody has to take it back, and somebody has to claim it again.",
     )
     if shown and verdict.word == "holds":
-        return Finding(True, "Met. In your world P9 holds for the published scripts, and the mistake breaks it.")
+        return Judgement(True, "Met. In your world P9 holds for the published scripts, and the mistake breaks it.")
     says = "Not yet. P9 is unknown there." if shown else "Not yet. In your world nobody notices that the fence is gone."
-    return Finding(False, says, rungs, facts=facts)
+    return Judgement(False, says, rungs, facts=facts)
 
 
 OWN_WORLD = Exercise(
