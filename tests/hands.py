@@ -60,6 +60,13 @@ class Hands:
             yield from command("ZADD", [schedule], [b"%d" % 10**14, id], lambda reply: reply)
 
     @operation
+    def swap(self, queue: str, held: str, free: str) -> Steps[None]:
+        """Hold one job and let another go, in one step."""
+        states = ((held, b"awaiting_children"), (free, b"pending"))
+        sets = tuple(told("HSET", keys.job(queue, id), b"state", state) for id, state in states)
+        yield from Flush(sets, atomic=True)
+
+    @operation
     def look(self, queue: str) -> Steps[None]:
         """Look at a queue, and do nothing."""
         yield from command("ZCARD", [keys.queue_key(queue, "active")], [], lambda reply: reply)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -24,12 +24,14 @@ from emqkit.sim import (
     explore,
     scenario,
 )
+from emqkit.sim.promises import PROMISES
 from emqkit.sim.search.bench import place_for
-from emqkit.sim.search.ends import ends
+from emqkit.sim.search.ends import ends, owing
 from emqkit.sim.search.explore import Explorer
 from emqkit.sim.search.walk import walk_along
-from emqkit.sim.worlds.actors import Actor
+from emqkit.sim.worlds.actors import Actor, Choice, Kit
 from emqkit.sim.worlds.world import planned
+from emqkit.wire import Done, Program
 
 ONE = planned("orders", Flow("order", [Child("pick")]))
 TWO = planned("orders", Flow("order", [Child("pick"), Child("pack")]))
@@ -51,7 +53,7 @@ def told(result: Result) -> tuple[str, str]:
     return verdict.word, verdict.reason
 
 
-def owing(result: Result) -> str:
+def owed(result: Result) -> str:
     """What P3 says, and that its history does it again."""
     (violation,) = (one for one in result.violations if one.promise == "P3")
     history = violation.history
@@ -65,9 +67,9 @@ def owing(result: Result) -> str:
 
 def test_a_parent_that_nobody_will_release_is_owed_whoever_pauses_and_resumes(fake: Server) -> None:
     climbing = replace(scenario("climbing"), faults=Faults(crashes=1), witnesses=())
-    assert owing(explore(climbing, server=fake)) == "root stays held for ever"
+    assert owed(explore(climbing, server=fake)) == "root stays held for ever"
     paused = replace(climbing, name="climbing under a pauser", actors=(*climbing.actors, Pauser("orders")))
-    assert owing(explore(paused, server=fake)) == "root stays held for ever"
+    assert owed(explore(paused, server=fake)) == "root stays held for ever"
 
 
 def test_a_queue_that_stays_paused_owes_nothing_and_one_that_is_resumed_does_its_work(fake: Server) -> None:
@@ -77,11 +79,30 @@ def test_a_queue_that_stays_paused_owes_nothing_and_one_that_is_resumed_does_its
         assert explore(world, server=fake).verdicts["P3"].word == "holds"
 
 
+@dataclass(frozen=True)
+class Swapper(Actor):
+    """Holds one of two parents and lets the other go, in turn, for ever."""
+
+    ids: tuple[str, str]
+
+    def begin(self, kit: Kit) -> tuple[Choice, ...]:
+        return (Choice(Hands(kit.server).swap.program("orders", *self.ids), 0),)
+
+    def after(self, kit: Kit, memory: Hashable, ended: Program[Any], done: Done[Any]) -> tuple[Choice, ...]:
+        turn = 1 - int(memory == 1)
+        return (Choice(Hands(kit.server).swap.program("orders", *self.ids[:: 1 if not turn else -1]), turn),)
+
+
 def test_one_parent_or_another_is_not_the_same_parent(fake: Server) -> None:
-    """Two flows that are added, each when the other is done with, are never both held for ever."""
     flows = planned("orders", Flow("one", [Child("pick")]), Flow("other", [Child("pack")]))
-    world = World("two", (Worker("orders"), Reaper("orders")), flows)
-    assert explore(world, server=fake).verdicts["P3"].word == "holds"
+    ids = str(flows[0].flow.id), str(flows[1].flow.id)
+    kept = next(promise for promise in PROMISES if promise.name == "P3")
+    for actors, held in (((Swapper(ids),), []), ((), ["one stays held for ever"])):
+        world = World("swapped", actors, flows)
+        with place_for(world, fake) as place:
+            explorer = Explorer(world, place)
+            explorer.search()
+            assert [one.says for one in owing(explorer.model, explorer.graph, [(0, kept)])] == held
 
 
 # --- the passing of a deadline that somebody keeps renewing -----------------------------------------------------------
@@ -91,14 +112,14 @@ def test_a_lease_that_is_renewed_for_ever_need_not_lapse(fake: Server) -> None:
     crashing = World("crashing", (Worker("orders"), Reaper("orders")), ONE, Faults(crashes=1))
     assert explore(crashing, server=fake).verdicts["P3"].word == "holds"
     renewed = replace(crashing, actors=(*crashing.actors, own("renew", "orders")))
-    assert owing(explore(renewed, server=fake)) == "order stays held for ever"
+    assert owed(explore(renewed, server=fake)) == "order stays held for ever"
 
 
 def test_a_due_time_that_is_put_off_for_ever_need_not_come(fake: Server) -> None:
     again = World("again", (Worker("orders", "either", max_attempts=2), Promoter("orders"), Reaper("orders")), ONE)
     assert explore(again, server=fake).verdicts["P3"].word == "holds"
     late = replace(again, actors=(*again.actors, own("put_off", "orders")))
-    assert owing(explore(late, server=fake)) == "order stays held for ever"
+    assert owed(explore(late, server=fake)) == "order stays held for ever"
 
 
 @pytest.mark.parametrize(("who", "waits"), [("look", False), ("put_off", True), ("put_off_in_two", True)])

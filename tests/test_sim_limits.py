@@ -6,18 +6,21 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
+import made
 import pytest
 from hands import Falling
 
+from emqkit import keys
 from emqkit.errors import BadArgument
 from emqkit.flows import Child, Flow
+from emqkit.keyspace import Part
 from emqkit.servers import Server, open_server
 from emqkit.sim import Reaper, Worker, World, explore, planned, scenario
 from emqkit.sim.cli import declare_explore, run_explore
 from emqkit.sim.search import explore as searching
 from emqkit.sim.search.bench import place_for
 from emqkit.sim.search.explore import Explorer
-from emqkit.sim.search.limits import MEGABYTE, most_memory
+from emqkit.sim.search.limits import MEGABYTE, growing, most_memory
 from emqkit.sim.search.model import Model
 
 ONE = planned("orders", Flow("order", [Child("pick")]))
@@ -43,6 +46,15 @@ def test_a_world_without_end_is_unknown_and_what_grows_in_it_is_named(fake: Serv
 def test_a_world_that_ends_grows_nothing(fake: Server) -> None:
     result = explore("pause", server=fake, max_states=100)
     assert result.verdicts["P3"].reason == f"No violation up to depth {result.depth}; deeper states were not explored."
+
+
+def test_what_stopped_growing_long_ago_is_not_named() -> None:
+    def part(attempts: int) -> Part:
+        return Part("orders", made.snapshot({keys.job("orders", made.A): made.row("active", attempts)}))
+
+    once, still = ([part(n) for n in (*range(20), *after)] for after in ([19] * 20, range(20, 40)))
+    assert growing(CALM, once) == () and growing(CALM, still[:10]) == ()
+    assert growing(CALM, still) == (f"the attempts of {CALM.label(made.A)} (39 by then)",)
 
 
 def test_memory_is_bounded_as_estimated(fake: Server, monkeypatch: pytest.MonkeyPatch) -> None:
