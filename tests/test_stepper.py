@@ -501,6 +501,7 @@ CONVERSIONS = [
     "return ''",
     "return '\\0\\255'",
     "return {}",
+    "return 'not enough memory'",
     "return {1, nil, 3}",
     "return {nil}",
     "return {1, false, 3}",

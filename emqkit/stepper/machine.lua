@@ -59,7 +59,7 @@ local function shown(value, depth)
     -- A clock reading tells a reader nothing; the distance from it does.
     local off = now and value >= 1e12 and value - now
     if off and off > -3.2e10 and off < 3.2e10 then
-      return off == 0 and 'now' or format(off > 0 and 'now + %.14g' or 'now - %.14g', off < 0 and -off or off)
+      return off == 0 and 'now' or 'now ' .. gsub(format('%+.14g', off), '^.', '%0 ')
     end
     return format('%.14g', value)
   elseif kind ~= 'table' then
@@ -136,7 +136,7 @@ local redis = {LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3, 
 function redis.call(...)
   local value = call(...)
   if type(value) == 'table' and value.err then
-    error(value, 0)
+    error(value)
   end
   return value
 end
@@ -148,16 +148,16 @@ function redis.status_reply(...)
 end
 function redis.log(level, ...)
   if select('#', ...) == 0 then
-    error({err = 'ERR server.log() requires two arguments or more.'}, 0)
+    error({err = 'ERR server.log() requires two arguments or more.'})
   elseif type(level) ~= 'number' then
-    error({err = 'ERR First argument must be a number (log level).'}, 0)
+    error({err = 'ERR First argument must be a number (log level).'})
   elseif level < 0 or level > 3 then
-    error({err = 'ERR Invalid log level.'}, 0)
+    error({err = 'ERR Invalid log level.'})
   end
 end
 function redis.sha1hex(...)
   if select('#', ...) ~= 1 then
-    error({err = 'ERR wrong number of arguments'}, 0)
+    error({err = 'ERR wrong number of arguments'})
   end
   return sha1hex(tostring((...)))
 end
@@ -272,7 +272,7 @@ local visible = {
 
 local chunk, problem = loadstring(source, USER)
 if not chunk then
-  return 'unreadable', {}, 0, problem, tonumber(match(problem, '^user_script:(%d+):')) or 0
+  return 'unreadable', {}, problem, tonumber(match(problem, '^user_script:(%d+):')) or 0
 end
 setfenv(chunk, readonly(visible, function(name)
   local why = withheld[name]
@@ -317,7 +317,7 @@ local function hook(event, number)
   end
 end
 
-local failed_at
+local failed_at = 0
 local ok, value = xpcall(function()
   sethook(hook, 'lr')
   return (chunk())
@@ -326,25 +326,27 @@ end, function(raised)
   return raised
 end)
 sethook()
+local function ended(kind, why)
+  return kind, {}, why, failed_at
+end
 if stopped then
-  return 'stopped', {}, 0, stopped, failed_at or 0
-end
-if value == 'not enough memory' then
-  return 'stopped', {}, 0, 'it needed more memory than the stepper allows', 0
-end
-if not ok then
+  return ended('stopped', stopped)
+elseif not ok then
+  if value == 'not enough memory' then
+    return ended('stopped', 'it needed more memory than the stepper allows')
+  end
   -- Word the error as a live server does.
   if type(value) ~= 'table' then
     -- A stack overflow may happen in this file's part of the stack.
-    value = 'ERR ' .. gsub(tostring(value), '^machine:%d+: ', format('user_script:%d: ', failed_at or 0))
+    value = 'ERR ' .. gsub(tostring(value), '^machine:%d+: ', format('user_script:%d: ', failed_at))
   else
     value = rawget(value, 'err')
     value = type(value) == 'string' and value or 'ERR unknown error'
   end
-  return 'raised', {}, 0, value, failed_at or 0
+  return ended('raised', value)
 end
 local good, tokens = pcall(spell, value, {}, 1)
 if not good then
-  return 'stopped', {}, 0, tokens, failed_at or 0
+  return ended('stopped', tokens)
 end
-return 'returned', tokens, #tokens, '', 0
+return 'returned', tokens, '', failed_at

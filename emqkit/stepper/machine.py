@@ -125,14 +125,14 @@ def run_here(job: Job, on_line: OnLine, ask: Ask) -> Ending:
     withheld = lua.table_from(dict(job.withheld))
     keys, argv = lua.table_from(job.keys), lua.table_from(job.argv)
     try:
-        kind, tokens, count, text, where = machine(
+        kind, tokens, text, where = machine(
             job.source, job.codec, withheld, keys, argv, job.line_budget, line, answer, sha1hex
         )
     except LuaMemoryError:
         return Ending("stopped", text=b"it needed more memory than the stepper allows")
     if problem:
-        raise problem[0]
-    return Ending(kind.decode(), tuple(tokens[place] for place in range(1, count + 1)), text, where)
+        raise problem.pop()
+    return Ending(kind.decode(), tuple(tokens[place] for place in range(1, len(tokens) + 1)), text, where)
 
 
 def _no_attribute(owner: object, name: object, setting: bool) -> object:

@@ -245,4 +245,5 @@ def _from_now(text: bytes, now: int) -> str:
     """Milliseconds within a year of now, relative to it; otherwise empty. As in `shown` of machine.lua."""
     if not now or not re.fullmatch(rb"\d{12,}", text) or abs(off := int(text) - now) >= 32_000_000_000:
         return ""
-    return "now" if not off else f"(now {'+' if off > 0 else '-'} {abs(off)})"
+    signed = f"{off:+}"
+    return f"(now {signed[:1]} {signed[1:]})" if off else "now"
