@@ -15,7 +15,7 @@ import nbformat
 import pytest
 
 import emqkit.classroom
-from emqkit.classroom import EXERCISES, Feedback, Walk, badges, bounds, check, checks, progress, walk
+from emqkit.classroom import EXERCISES, Feedback, Walk, accident, badges, bounds, check, checks, progress, walk
 from emqkit.classroom.bounds import Room, TimeUp, within
 from emqkit.classroom.build import BEGIN, BadNotebook, build, cleared, handed_out
 from emqkit.classroom.checks import Judging, NotMet, judged
@@ -101,7 +101,7 @@ def test_an_exercise_stands_in_one_notebook_and_no_lesson_has_two() -> None:
 def test_hints_go_rung_by_rung_from_the_promise_to_the_history_in_the_player(wheel: str) -> None:
     answer = check("completion", ScriptSet.load("published")["complete"].source)
     promise, moment, change, player = (answer.hint() for _ in range(4))
-    assert str(promise).startswith("P3, no drop, is the promise that breaks: ")
+    assert str(promise).startswith("P3, no drop, is the one that breaks: ")
     assert str(moment).startswith(
         "It breaks with move 6, and the one who moves is worker of orders 1, in jobs.complete."
     )
@@ -397,3 +397,12 @@ def test_an_interrupt_during_a_check_is_an_interrupt() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         check("add", interrupted)
+
+
+def test_an_accident_is_told_and_shown_and_nothing_of_how_it_came_to_that() -> None:
+    left = accident("lost")
+    assert "the row of pick appears: state pending, attempts 1," in repr(left)
+    assert "pick enters" not in repr(left)
+    assert len(left.player) == 1
+    with pytest.raises(BadArgument, match="is no post-mortem; lost, double are"):
+        accident("counter")

@@ -13,20 +13,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emqkit.classroom.bounds import Room
 from emqkit.classroom.checks import judged
 from emqkit.classroom.exercises import ACCIDENTS, EXERCISES, WORLDS
 from emqkit.classroom.hints import Feedback, Judgement
 from emqkit.classroom.progress import badges, note
-from emqkit.classroom.walk import Walk, left_by
+from emqkit.classroom.walk import Left, Walk, left_by
 from emqkit.errors import BadArgument
 
 __all__ = ["EXERCISES", "Feedback", "Walk", "accident", "badges", "check", "walk"]
-
-if TYPE_CHECKING:
-    from emqkit.widgets.player import StepPlayer
 
 _ROOM = Room()
 HANDED_IN = Judgement(False, "Handed in.")
@@ -63,8 +60,8 @@ def walk(name: str) -> Walk:
     return Walk(*WORLDS[name])
 
 
-def accident(name: str) -> StepPlayer:
-    """What an accident left, on the stage. Raises `BadArgument` where there was none."""
+def accident(name: str) -> Left:
+    """What an accident left, in words and on the stage. Raises `BadArgument` where there was none."""
     if name not in ACCIDENTS:
         raise BadArgument("exercise", name, f"is no post-mortem; {', '.join(ACCIDENTS)} are")
     return left_by(*ACCIDENTS[name])

@@ -232,9 +232,8 @@ def of_result(result: Result, among: tuple[Promise, ...]) -> Judgement:
             "What was never met was never tried: make sure that your code lets it happen.",
         )
         return Judgement(False, says, rungs)
-    return Judgement(
-        True, f"Met. {', '.join(p.name for p in among)} hold in all {result.states:,} states of that world."
-    )
+    named = ", ".join(promise.title if promise.name == "yours" else promise.name for promise in among)
+    return Judgement(True, f"Met. In all {result.states:,} states of that world these hold: {named}.")
 
 
 @dataclass(frozen=True)
@@ -296,26 +295,29 @@ def _alike(one: object, other: object) -> bool:
     return type(one) is type(other)
 
 
-def judge_history(world: World, scripts: str, promise: str, *more: Callable[[History], str]) -> Judge:
+def judge_history(
+    world: World, scripts: str, promise: str, rung: str, lacks: Callable[[History], str] = lambda history: ""
+) -> Judge:
     """Judge a history by making its moves again: the promise has to be broken at its end.
 
     Args:
         world: where.
         scripts: on which script set.
         promise: by name.
-        more: what else it has to show, each from the history to what is missing, or nothing.
+        rung: the second hint; the first one is what the promise says.
+        lacks: what else it has to show: from the history to what is missing, or nothing.
     """
     (owed,) = promises(promise)
 
     def judge(trial: Judging, handed: object) -> Judgement:
         done = trial.replay(handed, world, scripts, promise)
-        lacking = "" if not done.confirmed else next(filter(None, (lacks(done.history) for lacks in more)), "")
+        lacking = lacks(done.history) if done.confirmed else ""
         if done.confirmed and not lacking:
             return Judgement(True, f"Met. At the end of your history {promise} is broken: {done.says}.")
         says = f"Not yet. {lacking}" if lacking else f"Not yet. In your history {promise} is kept: {done.says}."
         rungs = (
             f"{promise}, {owed.title}, is what has to break: {owed.says}",
-            "Look for the move after which nobody can know any more what somebody knew a moment before.",
+            rung,
         )
         facts = {"confirmed": done.confirmed}
         return Judgement(False, says, rungs, done.history.trace, history=done.history, facts=facts)

@@ -127,7 +127,8 @@ def of_history(history: History, promise: Promise, says: str = "") -> Judgement:
     """
     last, number = history.moves[-1] if history.moves else None, len(history.moves)
     moves = "move" if number == 1 else "moves"
-    rungs = [f"{promise.name}, {promise.title}, is the promise that breaks: {promise.says}"]
+    named = f"{promise.name}, {promise.title}," if promise.name != "yours" else f"The promise “{promise.title}”"
+    rungs = [f"{named} is the one that breaks: {promise.says}"]
     if last is None:
         rungs.append("It is broken from the start, before anybody has moved.")
     else:

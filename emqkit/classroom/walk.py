@@ -19,12 +19,15 @@ from emqkit.sim.history import History
 from emqkit.sim.search.explore import Explorer
 from emqkit.sim.search.walk import Option, Walker
 from emqkit.sim.worlds.world import World
+from emqkit.snapshot import Snapshot, diff
 from emqkit.trace import Trace
+from emqkit.words.changes import changes_in_words
+from emqkit.words.names import Names
 
 if TYPE_CHECKING:
     from emqkit.widgets.player import Sentence, StepPlayer
 
-__all__ = ["Walk", "left_by"]
+__all__ = ["Left", "Walk", "left_by"]
 
 
 class Walk:
@@ -91,13 +94,34 @@ def _named(option: Option) -> str:
     return f'take("{option.actor}", "{what}")' if what else f'take("{option.actor}")'
 
 
-def left_by(world: World, scripts: str, seen: str) -> StepPlayer:
-    """The one keyspace of a world that has this fingerprint, in a player without any steps."""
-    from emqkit.widgets.player import StepPlayer
+class Left:
+    """What an accident left: in words, and on the stage.
 
+    Attributes:
+        player: without any steps.
+        words: everything that is there, line by line.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        from emqkit.widgets.player import StepPlayer
+
+        self.player = StepPlayer(trace)
+        names = Names.of(trace.payloads)
+        self.words = tuple(text for _, text in changes_in_words(diff(Snapshot(), trace.initial), names))
+
+    def __repr__(self) -> str:
+        return "\n".join(("This was left; seen from an empty keyspace:", *(f"  {line}" for line in self.words)))
+
+    def _ipython_display_(self) -> None:
+        print(self)
+        self.player._ipython_display_()
+
+
+def left_by(world: World, scripts: str, seen: str) -> Left:
+    """The one keyspace of a world that has this fingerprint."""
     with open_fake(shipped_set(scripts)) as place:
         explorer = Explorer(world, place, ())
         explorer.search(max_states=MOST_STATES, max_calls=MOST_CALLS)
         views = (explorer.model.view(explorer.graph.side(state)).snapshot for state in range(len(explorer.graph)))
         found = next(view for view in views if digest(view) == seen)
-    return StepPlayer(Trace.assembled(place.scripts, place.kind, found, (), world.payloads))
+    return Left(Trace.assembled(place.scripts, place.kind, found, (), world.payloads))

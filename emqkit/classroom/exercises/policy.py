@@ -161,7 +161,12 @@ DEAF = Exercise(
     LESSON,
     "find",
     "These scripts are deaf to a policy: the history that shows it.",
-    judge_history(DYING, "zoo/deaf-to-policy", "P13"),
+    judge_history(
+        DYING,
+        "zoo/deaf-to-policy",
+        "P13",
+        "Which child's death should do something to the parent? Claim that one, and let its work fail.",
+    ),
     (
         Classic(
             "nobody dies",

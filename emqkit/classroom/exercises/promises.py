@@ -77,7 +77,12 @@ EARLY = Exercise(
     LESSON,
     "find",
     "The order in which these scripts release a parent early, and a worker takes it.",
-    judge_history(EARLY_WORLD, "zoo/early-release", "P2"),
+    judge_history(
+        EARLY_WORLD,
+        "zoo/early-release",
+        "P2",
+        "Watch pending of orders after the first completion: who is in it, and whom does the next claim take?",
+    ),
     (
         Classic(
             "nobody claims it",

@@ -120,7 +120,13 @@ HASTY_PUMP = Exercise(
     LESSON,
     "find",
     "The crash that loses a child in this Pump, as a history.",
-    judge_history(HASTY, "published", "P3", _crashed),
+    judge_history(
+        HASTY,
+        "published",
+        "P3",
+        "Look for the moment at which the Pump alone knows that a child is done; a crash takes what it knows.",
+        _crashed,
+    ),
     (
         Classic(
             "no crash",

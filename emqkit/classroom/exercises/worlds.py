@@ -35,7 +35,7 @@ def _judge_world(trial: Judging, handed: object) -> Judgement:
         "lapses": handed.faults.lapses,
     }
     rungs = (
-        f"On the published scripts P9 is {verdict.word} in your world. {verdict.reason}",
+        f"The verdict on P9 in your world, for the published scripts: {verdict.word}. {verdict.reason}",
         "Without the fence a worker settles a job that is no longer its own. How does a job come to be another's while "
         "its first holder is alive? Somebody has to take it back, and somebody has to claim it again.",
     )
