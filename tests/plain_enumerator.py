@@ -20,7 +20,7 @@ from emqkit.errors import ReplyLost
 from emqkit.keyspace import FUTURE, PAST, Keyspace, Part, canonical_reply, parts_of
 from emqkit.outbox import Completion, Poison
 from emqkit.servers import Server
-from emqkit.sim.promises import PROMISES, Facts, Move, Promise, at_start, remember, seen, trimmed
+from emqkit.sim.promises import PROMISES, Facts, Promise, Transition, at_start, remember, seen, trimmed
 from emqkit.sim.worlds.actors import Choice, Kit
 from emqkit.sim.worlds.faults import Fault
 from emqkit.sim.worlds.world import World
@@ -287,7 +287,7 @@ class _Enumerator:
         parts, metrics = parts_of(capture(self.server))
         return replies, Keyspace(parts), loaded, bool(metrics)
 
-    def judged(self, state: State, move: Move) -> tuple[Facts, frozenset[str], frozenset[str]]:
+    def judged(self, state: State, move: Transition) -> tuple[Facts, frozenset[str], frozenset[str]]:
         """What is known after a move, what it broke, and what happened."""
         world, facts = self.world, state.facts
         broken = frozenset(p.name for p in self.found.promises if any(p.move(world, move, facts)))
@@ -353,7 +353,9 @@ class _Enumerator:
                     continue
                 with_replies = tuple(zip(calls, replies, strict=True))
                 scripts = kit.server.scripts
-                move = Move("call", place.program, with_replies, state.keyspace, after, scripts, metrics, paused, ended)
+                move = Transition(
+                    "call", place.program, with_replies, state.keyspace, after, scripts, metrics, paused, ended
+                )
                 facts, broken, witnesses = self.judged(state, move)
                 yield after, loaded, facts, following, fault, broken, witnesses
 
@@ -411,7 +413,7 @@ class _Enumerator:
             # Nobody sends it, so it meets no NOSCRIPT: it is as if sent whole.
             replies, after, loaded, metrics = self.really(state, kit, (call,), atomic=False, again=True)
             kind, sent = fault.word, ((call, replies[0]),)
-            move = Move(kind, None, sent, state.keyspace, after, self.server.scripts, metrics)
+            move = Transition(kind, None, sent, state.keyspace, after, self.server.scripts, metrics)
             facts, broken, witnesses = self.judged(state, move)
             yield State(after, loaded, facts, state.places, _spent(left, fault)), fault, broken, witnesses | also, None
         if left[Fault.SCRIPT_FLUSH] and state.loaded:

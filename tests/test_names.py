@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 
 import pytest
 
@@ -34,3 +35,15 @@ def test_everything_that_is_exported_is_there() -> None:
         assert all(hasattr(there, name) for name in there.__all__)
         assert set(ONCE[module].split()) <= set(there.__all__)
     assert emqkit.logger.name == "emqkit"
+
+
+# Told apart by where they are: a layout's argument and a script's are one thing read twice, and so on.
+def test_no_two_public_classes_share_a_name() -> None:
+    places: dict[str, set[str]] = {}
+    for found in pkgutil.walk_packages(emqkit.__path__, "emqkit."):
+        if found.name.endswith(("__main__", "pytest_plugin", "stepper.machine")):
+            continue
+        for name, one in vars(importlib.import_module(found.name)).items():
+            if isinstance(one, type) and not name.startswith("_") and one.__module__.startswith("emqkit."):
+                places.setdefault(one.__name__, set()).add(one.__module__)
+    assert {name: sorted(modules) for name, modules in places.items() if len(modules) > 1} == {}

@@ -17,8 +17,8 @@ from emqkit.keyspace import FAR_MS, Keyspace, parts_of
 from emqkit.scripts import Script, ScriptSet
 from emqkit.servers import Server, open_server
 from emqkit.sim import Faults, Operator, Producer, PumpActor, Reaper, Worker, World, explore
-from emqkit.sim.promises import PROMISES, Move, at_start, names, remember, seen, trimmed
-from emqkit.sim.promises.events import Answer, Delivery, Events, Extension, HandedOut, Row, Settle
+from emqkit.sim.promises import PROMISES, Transition, at_start, names, remember, seen, trimmed
+from emqkit.sim.promises.events import Answered, Delivery, Events, Extension, HandedOut, Row, Settle
 from emqkit.sim.promises.facts import (
     Added,
     Delivered,
@@ -74,10 +74,10 @@ class Play:
         replies = tuple(zip(calls, (self.server.round_trip(Flush((call,)))[0] for call in calls), strict=True))
         self.keyspace, self.counts = self.look()
         moved = counts != self.counts
-        self.move = Move("call", None, replies, before, self.keyspace, self.server.scripts, moved)
+        self.move = Transition("call", None, replies, before, self.keyspace, self.server.scripts, moved)
         return self.note(dataclasses.replace(self.move, **more))
 
-    def note(self, move: Move) -> set[Fact]:
+    def note(self, move: Transition) -> set[Fact]:
         known, self.move = self.facts, move
         self.told = set(seen(self.world, move, known))
         self.facts = remember(self.world, move, known, trims=self.trims)
@@ -329,7 +329,7 @@ def test_an_answer_refuses_when_it_says_that_nothing_was_done(same: Play) -> Non
     args = same.server.scripts.view(transitions.reap("orders")).args
 
     def refused(verb: str, reply: Any) -> bool:
-        return Answer(verb, "orders", args, reply, same.server.scripts[verb].replies).refused
+        return Answered(verb, "orders", args, reply, same.server.scripts[verb].replies).refused
 
     assert [refused("complete", reply) for reply in (0, -1, 1, b"dead", (), None)] == [True, True, *[False] * 4]
     assert [refused(verb, 0) for verb in ("reap", "promote")] == [False, False]
@@ -362,7 +362,7 @@ def rewritten(name: str, **lines: str) -> ScriptSet:
 def made(scripts: ScriptSet, verb: str, keys: list[bytes], args: list[bytes], reply: Any) -> Events:
     call: Call[Any] = Call(verb, tuple(keys), tuple(args), lambda reply: reply, lambda error: EmqError(), "script")
     empty = Keyspace(())
-    return Move("call", None, ((call, reply),), empty, empty, scripts).did
+    return Transition("call", None, ((call, reply),), empty, empty, scripts).did
 
 
 ACTIVE, ROW = keys.queue_key("orders", "active"), keys.job("orders", PICK)

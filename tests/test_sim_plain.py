@@ -19,7 +19,7 @@ from emqkit.servers import Server, open_server
 from emqkit.sim import Faults, Promoter, PumpActor, Reaper, Repeating, Worker, World, explore
 from emqkit.sim.report import Result
 from emqkit.sim.worlds.actors import Deed, Kit, Operator, Producer
-from emqkit.sim.worlds.faults import Poison
+from emqkit.sim.worlds.faults import Poisoning
 from emqkit.sim.worlds.world import Planned, planned
 from emqkit.wire import Flush, Steps, operation
 
@@ -53,8 +53,8 @@ def world(flows: tuple[Planned, ...], faults: Faults, *actors: Any, **more: Any)
     return World("small", actors, flows, faults, **more)
 
 
-UNDELIVERABLE = Poison("an entry with too few fields", "stock", entry=b"orders\0nobody")
-SPOILT = Poison("a counter that is a string", "orders", spoil=b"emq:{orders}:job:x:dependencies")
+UNDELIVERABLE = Poisoning("an entry with too few fields", "stock", entry=b"orders\0nobody")
+SPOILT = Poisoning("a counter that is a string", "orders", spoil=b"emq:{orders}:job:x:dependencies")
 ADDING = Producer("orders", (ONE[0].flow,), gives_up=True)
 ADDING_FAR = Producer("orders", (FAR[0].flow,), repeats=1)
 DEEDS = (Deed("pause", "orders"), Deed("resume", "orders"), Deed("reprocess", "orders", str(ONE[0].flow.id)))

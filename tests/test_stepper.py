@@ -23,7 +23,7 @@ from emqkit.scripts import Argument, Group, Item, Layout, Script, ScriptSet, shi
 from emqkit.servers import Server, open_server
 from emqkit.servers.embedded import EmbeddedServer
 from emqkit.snapshot import Hash, Items, Ranked, Snapshot, Text, Value, capture, restore
-from emqkit.stepper import Asked, Fault, Line, Moment, Stepped, step, step_call
+from emqkit.stepper import Asked, Line, Moment, ScriptFailure, Stepped, step, step_call
 from emqkit.stepper import machine as stepper_machine
 from emqkit.stepper.commands import COMMANDS, clock_tokens, withheld
 from emqkit.stepper.compare import Clock, key_differences, reply_differences
@@ -451,13 +451,23 @@ def test_a_repr_is_the_sentence(server: Server, queue: str, added: Trace) -> Non
     [
         (0, 0, None, "the script ran 0 lines and made 0 calls; 0 changes. It agrees."),
         (1, 1, None, "the script ran 1 line and made 0 calls; 1 change. It agrees."),
-        (2, 2, Fault(3, "ERR\x00no"), "failed in line 3: ERR\\x00no. The 2 changes before that stay. It agrees."),
-        (2, 1, Fault(0, "ERR no"), "failed: ERR no. The 1 change before that stays. It agrees."),
-        (2, 0, Fault(2, "late", stopped=True), "was stopped in line 2: late. It had changed nothing. It agrees."),
+        (
+            2,
+            2,
+            ScriptFailure(3, "ERR\x00no"),
+            "failed in line 3: ERR\\x00no. The 2 changes before that stay. It agrees.",
+        ),
+        (2, 1, ScriptFailure(0, "ERR no"), "failed: ERR no. The 1 change before that stays. It agrees."),
+        (
+            2,
+            0,
+            ScriptFailure(2, "late", stopped=True),
+            "was stopped in line 2: late. It had changed nothing. It agrees.",
+        ),
     ],
 )
 def test_a_run_is_told_with_how_it_ended_and_what_stays(
-    lines: int, changed: int, error: Fault | None, sentence: str
+    lines: int, changed: int, error: ScriptFailure | None, sentence: str
 ) -> None:
     nothing, after = Snapshot(), Snapshot(tuple((b"k%d" % n, Text(b"v")) for n in range(changed)))
     events: tuple[Line | Asked, ...] = tuple(Line(number, None, ()) for number in range(1, lines + 1))
@@ -812,7 +822,7 @@ def test_a_reply_of_another_length_is_another_reply() -> None:
 @pytest.mark.usefixtures("here")
 def test_a_global_cannot_be_set(server: Server, key: str) -> None:
     stepped = step("redis.call('SET', KEYS[1], 'v')\ncount = 1", [key], [], server)
-    assert stepped.error == Fault(2, "ERR user_script:2: Attempt to modify a readonly table")
+    assert stepped.error == ScriptFailure(2, "ERR user_script:2: Attempt to modify a readonly table")
 
 
 @pytest.mark.usefixtures("here")
@@ -960,7 +970,7 @@ def test_a_pattern_that_spins_inside_c_is_stopped_by_the_deadline(server: Server
         "return string.find(s, string.rep('a-', 60) .. 'b')",
     )
     stepped = step(source, [key], [], server, deadline_s=0.3)
-    assert stepped.error == Fault(3, "it was still running after 0.3 seconds", stopped=True)
+    assert stepped.error == ScriptFailure(3, "it was still running after 0.3 seconds", stopped=True)
     assert [asked.args[0] for asked in stepped.asked] == [b"SET"]
     assert stepped.agrees is None
     assert send(server, "EXISTS", key) == 0

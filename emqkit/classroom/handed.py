@@ -19,7 +19,7 @@ from emqkit.errors import BadHeader
 from emqkit.keyspace import Keyspace
 from emqkit.scripts import Script, ScriptSet
 from emqkit.servers.base import Server
-from emqkit.sim.promises import Facts, Move, Promise
+from emqkit.sim.promises import Facts, Promise, Transition
 from emqkit.sim.promises.clauses import of_move, of_state
 from emqkit.sim.worlds.actors import Kit
 from emqkit.sim.worlds.witness import Witness
@@ -129,7 +129,7 @@ def promise_of(handed: object) -> Promise:
     elif count == 2:
 
         @of_move("what you promise", Witness.SETTLED, on="changed")
-        def clause(world: World, move: Move, facts: Facts) -> Iterator[str]:
+        def clause(world: World, move: Transition, facts: Facts) -> Iterator[str]:
             yield from _broken(handed, move.before, move.after)
 
     else:

@@ -24,6 +24,7 @@ from emqkit.sim.worlds.actors import (
     Reaper,
     Repeating,
     Worker,
+    WorkerActor,
 )
 from emqkit.sim.worlds.faults import Faults
 from emqkit.sim.worlds.scenarios import SCENARIOS
@@ -47,6 +48,7 @@ __all__ = [
     "Verdict",
     "Violation",
     "Worker",
+    "WorkerActor",
     "World",
     "explore",
     "planned",

@@ -25,7 +25,7 @@ from emqkit.wire import Call, Flush, Reply
 from emqkit.words.calls import sentences
 from emqkit.words.names import Names
 
-__all__ = ["History", "Moved", "load", "save"]
+__all__ = ["History", "HistoryStep", "load", "save"]
 
 FORMAT = "emqkit history 1"
 LARGEST_FILE = 16 << 20
@@ -47,7 +47,7 @@ NEXT = {
 
 
 @dataclass(frozen=True)
-class Moved:
+class HistoryStep:
     """One step of a history.
 
     Attributes:
@@ -138,7 +138,7 @@ class History:
     scripts: ScriptSet
     server_kind: ServerKind
     initial: Snapshot
-    moves: tuple[Moved, ...]
+    moves: tuple[HistoryStep, ...]
     promise: str = ""
     says: str = ""
 
@@ -154,7 +154,7 @@ class History:
         told = [f"{n}. {self.told(move)}" for n, move in enumerate(self.moves, start=1)]
         return (*told, f"So {self.promise} is broken: {self.says}.") if self.says else tuple(told)
 
-    def told(self, move: Moved) -> str:
+    def told(self, move: HistoryStep) -> str:
         """A step in plain words, with jobs named by their payloads."""
         return move.told(self.names)
 

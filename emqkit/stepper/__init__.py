@@ -10,7 +10,7 @@ that lies is worse than none.
         print(line.number, line.move, dict(line.locals))
 """
 
-from emqkit.stepper.result import Asked, Fault, Line, Moment, Stepped
+from emqkit.stepper.result import Asked, Line, Moment, ScriptFailure, Stepped
 from emqkit.stepper.run import step, step_call
 
-__all__ = ["Asked", "Fault", "Line", "Moment", "Stepped", "step", "step_call"]
+__all__ = ["Asked", "Line", "Moment", "ScriptFailure", "Stepped", "step", "step_call"]

@@ -18,7 +18,7 @@ from emqkit.snapshot import Change, Snapshot, diff
 from emqkit.stepper.commands import eval_of
 from emqkit.wire import Flush, Reply
 
-__all__ = ["Asked", "Fault", "Line", "Moment", "Stepped", "counted", "shown"]
+__all__ = ["Asked", "Line", "Moment", "ScriptFailure", "Stepped", "counted", "shown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ScriptFailure:
     """Why a script did not end normally.
 
     Attributes:
@@ -131,7 +131,7 @@ class Stepped:
     argv: tuple[tuple[str, bytes], ...]
     events: tuple[Line | Asked, ...]
     reply: Reply
-    error: Fault | None
+    error: ScriptFailure | None
     before: Snapshot
     after: Snapshot
     agrees: bool | None

@@ -31,7 +31,7 @@ from emqkit.stepper.commands import (
 )
 from emqkit.stepper.compare import Clock, key_differences, reply_differences
 from emqkit.stepper.machine import Ending, Halt, Job, run_apart, run_here
-from emqkit.stepper.result import Asked, Fault, Line, Stepped, counted, shown
+from emqkit.stepper.result import Asked, Line, ScriptFailure, Stepped, counted, shown
 from emqkit.trace import CallRecord
 from emqkit.wire import Call, ErrorReply, Flush, Reply
 
@@ -366,7 +366,7 @@ class _Run:
             return ErrorReply("ERR", f"the {self.place.kind} server crashed: {type(crash).__name__}: {crash}")
         return reply
 
-    def ended(self, ending: Ending) -> tuple[Reply, Fault | None]:
+    def ended(self, ending: Ending) -> tuple[Reply, ScriptFailure | None]:
         """What a caller gets, converted by the scratch server, and the error, if any."""
         text = to_text(ending.text)
         if ending.kind == "returned":
@@ -378,8 +378,8 @@ class _Run:
             text = f"ERR Error compiling script (new function): {text}"
         line = ending.line or next((e.number for e in reversed(self.events) if isinstance(e, Line)), 0)
         if ending.kind == "stopped":
-            return None, Fault(line, text, stopped=True)
-        return self.tool(b"give", (), (b"t1", b"serr", b"s" + to_bytes(text))), Fault(line, text)
+            return None, ScriptFailure(line, text, stopped=True)
+        return self.tool(b"give", (), (b"t1", b"serr", b"s" + to_bytes(text))), ScriptFailure(line, text)
 
     # A key that was copied late existed, unchanged, from the start.
     def whole(self, touched: frozenset[bytes], held: Snapshot) -> Snapshot:

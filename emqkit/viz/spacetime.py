@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from html import escape
 
-from emqkit.sim.history import History, Moved
+from emqkit.sim.history import History, HistoryStep
 from emqkit.viz.theme import theme_css
 from emqkit.words.text import elided
 
@@ -118,7 +118,7 @@ def _runs(history: History, at: dict[str, int]) -> list[str]:
     return out
 
 
-def _mark(history: History, move: Moved, x: int, y: int) -> str:
+def _mark(history: History, move: HistoryStep, x: int, y: int) -> str:
     words, more = _words(history, move)
     text = f'<text x="{x + 14}" y="{y + 4}">{escape(words)}<tspan class="what"> {escape(more)}</tspan></text>'
     if move.kind == "crash":
@@ -135,7 +135,7 @@ def _mark(history: History, move: Moved, x: int, y: int) -> str:
     return f'<circle class="call{changed}" cx="{x}" cy="{y}" r="{7 if changed else 5}"/>{text}'
 
 
-def _words(history: History, move: Moved) -> tuple[str, str]:
+def _words(history: History, move: HistoryStep) -> tuple[str, str]:
     if move.kind == "crash":
         return "crashes", ""
     if not move.actor:

@@ -12,7 +12,7 @@ from emqkit.classroom.hints import Classic, Judgement
 from emqkit.flows import Child, Flow
 from emqkit.ids import Minter
 from emqkit.keyspace import Part
-from emqkit.sim.promises import Facts, Move, Promise
+from emqkit.sim.promises import Facts, Promise, Transition
 from emqkit.sim.promises.clauses import of_move
 from emqkit.sim.worlds.actors import Kit, Reaper, Repeating, Worker
 from emqkit.sim.worlds.witness import Witness
@@ -136,7 +136,7 @@ def _now(part: Part) -> tuple[int, int, int]:
 
 
 @of_move("a look adds up", Witness.SETTLED, on="ended")
-def _adds_up(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _adds_up(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for ran, done in move.ended:
         if ran.function.__name__ == "look" and done.error is not None:
             yield f"the look ended with an error: {done.error}"

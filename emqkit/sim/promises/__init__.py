@@ -7,7 +7,7 @@ transition did, `facts` remembers the past, and `witnesses` says what was really
 from __future__ import annotations
 
 from emqkit.sim.promises.clauses import Clause, Promise
-from emqkit.sim.promises.events import Move
+from emqkit.sim.promises.events import Transition
 from emqkit.sim.promises.facts import Facts, at_start, remember, trimmed
 from emqkit.sim.promises.jobs import FENCED, NO_GHOSTS, ONE_PLACE, OPERATORS, TURN_AND_LEASE
 from emqkit.sim.promises.landing import ALL_OR_NOTHING, CLEAN_REFUSAL, ISOLATED, REPEATABLE
@@ -18,8 +18,8 @@ __all__ = [
     "PROMISES",
     "Clause",
     "Facts",
-    "Move",
     "Promise",
+    "Transition",
     "at_start",
     "names",
     "remember",

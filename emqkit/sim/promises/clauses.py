@@ -9,7 +9,7 @@ A clause looks at one of four things:
   breach, if the clause's preconditions are met in some state.
 
     @of_move("a claim of a parent", Witness.PARENT_CLAIMED, on="claims", required=True)
-    def claimed_whole(world: World, move: Move, facts: Facts) -> Iterator[str]: ...
+    def claimed_whole(world: World, move: Transition, facts: Facts) -> Iterator[str]: ...
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Literal
 
 from emqkit.keyspace import Keyspace, Part
 from emqkit.scripts import ScriptSet
-from emqkit.sim.promises.events import Move
+from emqkit.sim.promises.events import Transition
 from emqkit.sim.promises.facts import Facts
 from emqkit.sim.worlds.witness import OR, Witness
 from emqkit.sim.worlds.world import World
@@ -44,7 +44,7 @@ On = Literal[
 ]
 OfPart = Callable[[World, Part], Iterator[str]]
 OfState = Callable[[World, Keyspace, Facts], Iterator[str]]
-OfMove = Callable[[World, Move, Facts], Iterator[str]]
+OfMove = Callable[[World, Transition, Facts], Iterator[str]]
 Concerns = Callable[[World], str | None]
 """None if a world can try something; else why not."""
 
@@ -183,7 +183,7 @@ class Promise:
         for clause in self._of["state"]:
             yield from clause.check(world, keyspace, facts)
 
-    def move(self, world: World, move: Move, facts: Facts) -> Iterator[str]:
+    def move(self, world: World, move: Transition, facts: Facts) -> Iterator[str]:
         """Its breaches in a move; `facts` are those before it."""
         for clause in self._of["move"]:
             if getattr(move.did, clause.on):

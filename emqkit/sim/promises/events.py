@@ -31,14 +31,14 @@ from emqkit.wire import Call, Done, ErrorReply, Program, Reply
 __all__ = [
     "RECORDS",
     "SETTLING",
-    "Answer",
+    "Answered",
     "Delivery",
     "Events",
     "Extension",
     "HandedOut",
-    "Move",
     "Row",
     "Settle",
+    "Transition",
     "changed_parents",
     "landings",
     "placed",
@@ -74,7 +74,7 @@ UNSENT = (BadArgument, BadFlow, IllFormedId, IllFormedQueue, NotThisYet, ScriptA
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Answered:
     """A script call and its reply.
 
     Attributes:
@@ -168,7 +168,7 @@ class Events:
         ended: the programs that ended with it, and how.
     """
 
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[Answered] = field(default_factory=list)
     claims: list[HandedOut] = field(default_factory=list)
     settles: list[Settle] = field(default_factory=list)
     deliveries: list[Delivery] = field(default_factory=list)
@@ -185,7 +185,7 @@ class Events:
 
 
 @dataclass(frozen=True)
-class Move:
+class Transition:
     """One transition as promises see it.
 
     Attributes:
@@ -238,7 +238,7 @@ class Move:
         for call, reply in self.calls:
             if call.kind == "script":
                 listed = self.scripts[call.verb].replies
-                one = Answer(call.verb, _queue(call.keys), self.scripts.view(call).args, reply, listed)
+                one = Answered(call.verb, _queue(call.keys), self.scripts.view(call).args, reply, listed)
                 did.answers.append(one)
                 for read in _READ.get(call.verb, ()):
                     read(did, one)
@@ -253,7 +253,7 @@ class Move:
         return did
 
 
-def landings(move: Move) -> Iterator[Row]:
+def landings(move: Transition) -> Iterator[Row]:
     """The rows that the calls before it, of the same operation, landed: by a landing script, or by a payload."""
     for call, reply in move.earlier:
         if call.kind == "script" and call.verb in LANDS and not isinstance(reply, ErrorReply):
@@ -278,14 +278,14 @@ def _rows(named: tuple[bytes, ...]) -> tuple[Row, ...]:
 # --- one script each --------------------------------------------------------------------------------------------------
 
 
-def _claim(did: Events, one: Answer) -> None:
+def _claim(did: Events, one: Answered) -> None:
     if isinstance(one.reply, tuple) and len(one.reply) >= 3:
         id, _, attempts = one.reply[:3]
         if isinstance(id, bytes) and isinstance(attempts, bytes | int):
             did.claims.append(HandedOut(one.queue, to_text(id), int(attempts)))
 
 
-def _settle(did: Events, one: Answer) -> None:
+def _settle(did: Events, one: Answered) -> None:
     answer = ANSWERS.get(one.reply)
     if answer is not None:
         id, token = one.args.text("id"), one.args["token"]
@@ -293,47 +293,47 @@ def _settle(did: Events, one: Answer) -> None:
         did.reported.append(id)
 
 
-def _death(did: Events, one: Answer) -> None:
+def _death(did: Events, one: Answered) -> None:
     fails = one.reply == b"dead" and one.args.get("leg") == b"sq:fp"
     if fails or (one.verb == "flow_fail_deliver" and one.reply == 1 and one.args["policy"] == b"fp"):
         did.fatal.append(Row(one.queue, one.args.text("parent_id")))
 
 
-def _delivery(did: Events, one: Answer) -> None:
+def _delivery(did: Events, one: Answered) -> None:
     parent, child = one.args.text("parent_id"), one.args.text("child_id")
     did.deliveries.append(Delivery(one.verb, one.queue, parent, child, one.reply))
     if one.reply == 1:
         did.reported.append(child)
 
 
-def _extension(did: Events, one: Answer) -> None:
+def _extension(did: Events, one: Answered) -> None:
     if one.reply == 1:
         did.extensions.append(Extension(one.queue, frozenset({one.args.text("id")}), _lease(one)))
 
 
-def _extensions(did: Events, one: Answer) -> None:
+def _extensions(did: Events, one: Answered) -> None:
     if isinstance(one.reply, tuple):
         not_extended = {id for id in one.reply if isinstance(id, bytes)}
         ids = frozenset(to_text(id) for id in _rounds(one.args, "id") if id not in not_extended)
         did.extensions.append(Extension(one.queue, ids, _lease(one)))
 
 
-def _lease(one: Answer) -> int | None:
+def _lease(one: Answered) -> int | None:
     lease = one.args.get("lease") or b""
     return int(lease) if lease.isdigit() else None
 
 
-def _operators(did: Events, one: Answer) -> None:
+def _operators(did: Events, one: Answered) -> None:
     if one.reply == 1:
         (did.removed if one.verb == "remove_job" else did.revived).append(Row(one.queue, one.args.text("id")))
 
 
-def _landing(did: Events, one: Answer) -> None:
+def _landing(did: Events, one: Answered) -> None:
     did.lands = True
     did.landed.append(Row(one.queue, one.args.text(LANDS[one.verb])))
 
 
-def _landing_children(did: Events, one: Answer) -> None:
+def _landing_children(did: Events, one: Answered) -> None:
     did.landed += [Row(one.queue, to_text(id)) for id in _rounds(one.args, "child_id")]
 
 
@@ -342,7 +342,7 @@ def _rounds(args: Named, name: str) -> tuple[bytes, ...]:
     return args.all(name) if name in args.declared else (args[name],)
 
 
-_READ: Mapping[str, tuple[Callable[[Events, Answer], None], ...]] = {
+_READ: Mapping[str, tuple[Callable[[Events, Answered], None], ...]] = {
     **dict.fromkeys(LANDS, (_landing,)),
     "enqueue_flow": (_landing, _landing_children),
     "claim": (_claim,),
@@ -361,7 +361,7 @@ _READ: Mapping[str, tuple[Callable[[Events, Answer], None], ...]] = {
 # --- by what it does to the keyspace ----------------------------------------------------------------------------------
 
 
-def _by_effect(did: Events, move: Move) -> None:
+def _by_effect(did: Events, move: Transition) -> None:
     """Read what calls and replies did not say."""
     claimed, landed = {(one.queue, one.id) for one in did.claims}, set(did.landed)
     for after in move.after.queues:
@@ -384,7 +384,7 @@ def _by_effect(did: Events, move: Move) -> None:
         _delivered(did, move)
 
 
-def _taken_out(did: Events, move: Move) -> None:
+def _taken_out(did: Events, move: Transition) -> None:
     """What an actor settles, removes, brings back: known by who holds the claim, and by what is declared."""
     tokens = {(queue, id): token for queue, id, token in move.held}
     declared = {(deed.verb, deed.queue, deed.id) for deed in move.declared}
@@ -420,7 +420,7 @@ def _left(before: Part, after: Part, id: str) -> str:
     return "done" if gone and after.state(id) not in ("pending", "active", before.state(id)) else ""
 
 
-def _delivered(did: Events, move: Move) -> None:
+def _delivered(did: Events, move: Transition) -> None:
     """The signals that an actor brought to parents: an argument names the child, and the parent changed."""
     rows: tuple[HandedOut | Settle | Row, ...] = (*did.claims, *did.settles, *did.landed, *did.removed, *did.revived)
     known = {(one.queue, one.id) for one in rows}
@@ -435,7 +435,7 @@ def _delivered(did: Events, move: Move) -> None:
             did.reported.append(child)
 
 
-def _extended(did: Events, move: Move) -> None:
+def _extended(did: Events, move: Transition) -> None:
     """The deadlines that an actor wrote again of leases it holds."""
     for queue in sorted({queue for queue, _, _ in move.held}):
         ids = frozenset(
@@ -451,7 +451,7 @@ def _extended(did: Events, move: Move) -> None:
 # --- parents ----------------------------------------------------------------------------------------------------------
 
 
-def changed_parents(world: World, move: Move) -> Iterator[tuple[Owed, Part, Part]]:
+def changed_parents(world: World, move: Transition) -> Iterator[tuple[Owed, Part, Part]]:
     """The declared parents in queues that a move changed, with their queue before and after."""
     for owed in world.owed.values():
         before, after = move.before[owed.queue], move.after[owed.queue]

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from emqkit import keys
 from emqkit.flows import AddedFlow, BulkAdded
-from emqkit.sim.promises.events import Move, changed_parents, landings, recorded
+from emqkit.sim.promises.events import Transition, changed_parents, landings, recorded
 from emqkit.sim.worlds.world import World
 from emqkit.wire import Done, ErrorReply, Program
 
@@ -139,7 +139,7 @@ def trimmed(facts: Facts) -> list[bytes]:
     return [entry for _, entry in sorted((fact.queue, fact.entry) for fact in facts if isinstance(fact, Trimmed))]
 
 
-def remember(world: World, move: Move, facts: Facts, *, trims: bool) -> Facts:
+def remember(world: World, move: Transition, facts: Facts, *, trims: bool) -> Facts:
     """The facts after a move.
 
     Args:
@@ -192,7 +192,7 @@ def remember(world: World, move: Move, facts: Facts, *, trims: bool) -> Facts:
     return frozenset(new)
 
 
-def _added(world: World, move: Move, program: Program[Any], done: Done[Any]) -> Iterator[Added]:
+def _added(world: World, move: Transition, program: Program[Any], done: Done[Any]) -> Iterator[Added]:
     """The flows of the world that an operation landed, and ended without an error; a batch says which."""
     parents: list[str] = []
     if isinstance(done.value, AddedFlow):
@@ -206,7 +206,7 @@ def _added(world: World, move: Move, program: Program[Any], done: Done[Any]) -> 
             yield Added(index)
 
 
-def _trimmed(move: Move) -> Iterator[Trimmed]:
+def _trimmed(move: Transition) -> Iterator[Trimmed]:
     for call, _ in move.calls:
         key = keys.parse(call.keys[0]) if call.verb == "LTRIM" else None
         if key is not None:

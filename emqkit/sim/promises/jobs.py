@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from emqkit import keys
 from emqkit.keyspace import FUTURE, Part
 from emqkit.sim.promises.clauses import Promise, always, of_move, of_part
-from emqkit.sim.promises.events import Move, placed
+from emqkit.sim.promises.events import Transition, placed
 from emqkit.sim.promises.facts import Facts, Removed, Revived, Settled, Token
 from emqkit.sim.worlds.actors import Deed, Operator
 from emqkit.sim.worlds.witness import Witness
@@ -69,7 +69,7 @@ def _last_token(facts: Facts, id: str) -> int | None:
 
 
 @of_move("tokens grow", Witness.CLAIMED_AGAIN, on="claims", concerns=always)
-def _tokens_grow(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _tokens_grow(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for claim in move.did.claims:
         last = _last_token(facts, claim.id)
         if last is not None and claim.token <= last:
@@ -77,7 +77,7 @@ def _tokens_grow(world: World, move: Move, facts: Facts) -> Iterator[str]:
 
 
 @of_move("the last token settles", Witness.SETTLED, on="settles", concerns=always, required=True)
-def _last_settles(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _last_settles(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for settle in move.did.settles:
         last = _last_token(facts, settle.id)
         if last is not None and settle.token < last:
@@ -88,7 +88,7 @@ def _last_settles(world: World, move: Move, facts: Facts) -> Iterator[str]:
 
 
 @of_move("a token settles once", Witness.SETTLED, on="settles", concerns=always)
-def _settles_once(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _settles_once(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     settled = {(fact.id, fact.token) for fact in facts if isinstance(fact, Settled)}
     for settle in move.did.settles:
         if (settle.id, settle.token) in settled:
@@ -136,7 +136,7 @@ def _extends(world: World) -> str | None:
 
 
 @of_move("the turn", Witness.CLAIMED, on="claims", concerns=always, required=True)
-def _turn(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _turn(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for claim in move.did.claims:
         pending = move.before[claim.queue].members("pending")
         if pending and claim.id != min(pending):
@@ -144,14 +144,14 @@ def _turn(world: World, move: Move, facts: Facts) -> Iterator[str]:
 
 
 @of_move("a pause", Witness.PAUSED, on="claims", concerns=_pauses, required=True)
-def _paused(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _paused(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for claim in move.did.claims:
         if move.began_paused and move.before[claim.queue].paused:
             yield f"{world.label(claim.id)} was claimed by a claim that began in a paused {claim.queue}"
 
 
 @of_move("reaping", Witness.REAPED, on="answers", concerns=_reaps, required=True)
-def _live_lease(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _live_lease(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for one in move.did.answers:
         if one.verb == "reap":
             left = move.after[one.queue].members("active")
@@ -161,7 +161,7 @@ def _live_lease(world: World, move: Move, facts: Facts) -> Iterator[str]:
 
 
 @of_move("an extension", Witness.EXTENDED, on="extensions", concerns=_extends, required=True)
-def _extends_active(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _extends_active(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for extension in move.did.extensions:
         before = move.before[extension.queue]
         for id in sorted(extension.ids):
@@ -174,7 +174,7 @@ SLACK_MS = 60_000
 
 
 @of_move("an extension moves the deadline", Witness.EXTENDED, on="extensions", concerns=_extends)
-def _extends_really(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _extends_really(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     if move.written is None:
         return
     for extension in move.did.extensions:
@@ -187,7 +187,7 @@ def _extends_really(world: World, move: Move, facts: Facts) -> Iterator[str]:
 
 
 @of_move("an extension changes deadlines only", Witness.EXTENDED, on="extensions", concerns=_extends)
-def _extends_only(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _extends_only(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for extension in move.did.extensions:
         active = keys.queue_key(extension.queue, "active")
         old, new = (dict(keyspace[extension.queue].snapshot.entries) for keyspace in (move.before, move.after))
@@ -198,7 +198,7 @@ def _extends_only(world: World, move: Move, facts: Facts) -> Iterator[str]:
 
 
 @of_move("an extension of one lease is of no other", Witness.EXTENDED, on="extensions", concerns=_extends)
-def _extends_asked(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _extends_asked(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for extension in move.did.extensions:
         after = move.after[extension.queue].members("active")
         for id, score in move.before[extension.queue].members("active").items():
@@ -228,14 +228,14 @@ def _reprocesses(world: World) -> str | None:
 
 
 @of_move("what is removed is gone", Witness.REMOVED, on="removed", concerns=_removes, required=True)
-def _is_gone(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _is_gone(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for row in move.did.removed:
         if row.id in move.after[row.queue].ids:
             yield f"{world.label(row.id)} was removed and is still there"
 
 
 @of_move("what is removed stays away", Witness.REMOVED, on="changed", concerns=_removes)
-def _stays_away(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _stays_away(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     removed = () if move.did.lands else sorted(fact.id for fact in facts if isinstance(fact, Removed))
     for id in removed:
         queue = _home(world, id)
@@ -250,7 +250,7 @@ def _home(world: World, id: str) -> str | None:
     return world.links[id].queue if id in world.links else None
 
 
-def _ran_again(world: World, move: Move, facts: Facts) -> Iterator[Link]:
+def _ran_again(world: World, move: Transition, facts: Facts) -> Iterator[Link]:
     """The children that a move settles, or whose signal it delivers, although their outcome was already recorded."""
     for child in move.did.reported:
         if Revived(child) in facts and child in world.links:
@@ -258,7 +258,7 @@ def _ran_again(world: World, move: Move, facts: Facts) -> Iterator[Link]:
 
 
 @of_move("a child run again is not counted", Witness.RAN_AGAIN, on="reported", concerns=_reprocesses, required=True)
-def _not_counted(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _not_counted(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for link in _ran_again(world, move, facts):
         before, after = (k[link.parent_queue].counter(link.parent_id) for k in (move.before, move.after))
         if before != after:
@@ -269,7 +269,7 @@ def _not_counted(world: World, move: Move, facts: Facts) -> Iterator[str]:
 
 
 @of_move("a child run again moves no parent", Witness.RAN_AGAIN, on="reported", concerns=_reprocesses)
-def _not_moved(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _not_moved(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for link in _ran_again(world, move, facts):
         before, after = (k[link.parent_queue].places(link.parent_id) for k in (move.before, move.after))
         if before != after:

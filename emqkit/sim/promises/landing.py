@@ -8,7 +8,7 @@ from emqkit import outbox
 from emqkit.keyspace import Keyspace, Part
 from emqkit.outbox import Poison
 from emqkit.sim.promises.clauses import Lacks, Promise, of_end, of_move
-from emqkit.sim.promises.events import UNSENT, Move, changed_parents, placed, spoilt
+from emqkit.sim.promises.events import UNSENT, Transition, changed_parents, placed, spoilt
 from emqkit.sim.promises.facts import Delivered, Facts, Landed, Removed, Settled, Unheard
 from emqkit.sim.worlds.actors import Operator
 from emqkit.sim.worlds.witness import Witness
@@ -27,7 +27,7 @@ def _lands_in_one_step(world: World) -> str | None:
 
 
 @of_move("a flow lands whole", Witness.LANDED, on="changed", concerns=_lands_in_one_step, required=True)
-def _whole(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _whole(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for owed, before, after in changed_parents(world, move):
         ids = (owed.id, *(link.id for link in owed.links))
         if not owed.one_step or any(_there(before, id) for id in ids) or not any(_there(after, id) for id in ids):
@@ -70,7 +70,7 @@ def _pumped(world: World, lacks: Lacks) -> str | None:
 
 
 @of_move("another flow is left alone", Witness.NOT_LANDED, on="landed", concerns=_lands_beside_another, required=True)
-def _others(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _others(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     rows = [row.id for row in move.did.landed if row.id in world.flow_of]
     if not rows:
         return
@@ -83,14 +83,14 @@ def _others(world: World, move: Move, facts: Facts) -> Iterator[str]:
 
 
 @of_move("poison is kept", Witness.POISONED, on="changed", concerns=_poisoned, required=True)
-def _poison_kept(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _poison_kept(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for queue, entry in _dropped(move):
         if isinstance(outbox.decode(entry), Poison):
             yield f"a poison entry of {queue} was dropped"
 
 
 @of_move("what met an error is kept", Witness.UNHEARD, on="changed", concerns=_poisoned)
-def _unheard_kept(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _unheard_kept(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for _, entry in _dropped(move):
         signal = outbox.decode(entry)
         if not isinstance(signal, Poison) and Unheard(signal.child_id, signal.parent_id) in facts:
@@ -99,7 +99,7 @@ def _unheard_kept(world: World, move: Move, facts: Facts) -> Iterator[str]:
             )
 
 
-def _dropped(move: Move) -> Iterator[tuple[str, bytes]]:
+def _dropped(move: Transition) -> Iterator[tuple[str, bytes]]:
     """The outbox entries that a move removed from their queue: no value of any type holds them any more."""
     for part in move.before.parts:
         if part.entries and (after := move.after[part.queue]) is not part:
@@ -144,7 +144,7 @@ def _delivers_again(world: World) -> str | None:
     return None if again else "nobody delivers anything again in this world"
 
 
-def _added_again(move: Move, facts: Facts) -> Iterator[tuple[str, Part, Part]]:
+def _added_again(move: Transition, facts: Facts) -> Iterator[tuple[str, Part, Part]]:
     """The ids that a move lands again, each with its queue before and after."""
     for row in move.did.landed if move.did.changed else ():
         if Landed(row.id) in facts and Removed(row.id) not in facts:
@@ -152,14 +152,14 @@ def _added_again(move: Move, facts: Facts) -> Iterator[tuple[str, Part, Part]]:
 
 
 @of_move("an add brings no row back", Witness.LANDED_AGAIN, on="landed", concerns=_adds_again, required=True)
-def _row_back(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _row_back(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for id, before, after in _added_again(move, facts):
         if before.row(id) is None and after.row(id) is not None:
             yield f"adding {world.label(id)} again brought back its row, which was gone"
 
 
 @of_move("an add changes no row", Witness.LANDED_AGAIN, on="landed", concerns=_adds_again)
-def _row_changed(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _row_changed(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for id, before, after in _added_again(move, facts):
         row = after.row(id) or {}
         if any(row.get(name) != value for name, value in (before.row(id) or {}).items()):
@@ -167,14 +167,14 @@ def _row_changed(world: World, move: Move, facts: Facts) -> Iterator[str]:
 
 
 @of_move("an add moves nothing", Witness.LANDED_AGAIN, on="landed", concerns=_adds_again)
-def _row_moved(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _row_moved(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for id, before, after in _added_again(move, facts):
         if before.row(id) is not None and before.places(id) != after.places(id):
             yield f"adding {world.label(id)} again moved it from {placed(before, id)} to {placed(after, id)}"
 
 
 @of_move("an add changes nothing collected", Witness.LANDED_AGAIN, on="landed", concerns=_adds_again)
-def _collected(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _collected(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for id, before, after in _added_again(move, facts):
         kept = {name: value for name, value in before.of(id).items() if name != "row"}
         if before.row(id) is not None and any(after.of(id).get(name) != value for name, value in kept.items()):
@@ -182,7 +182,7 @@ def _collected(world: World, move: Move, facts: Facts) -> Iterator[str]:
 
 
 @of_move("a settle again", Witness.SETTLED_AGAIN, on="settles", concerns=_settles_again, required=True)
-def _settled_again(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _settled_again(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for settle in move.did.settles if move.did.changed else ():
         if Settled(settle.id, settle.token, settle.verb) in facts:
             yield (
@@ -192,7 +192,7 @@ def _settled_again(world: World, move: Move, facts: Facts) -> Iterator[str]:
 
 
 @of_move("a delivery again", Witness.DELIVERED_AGAIN, on="deliveries", concerns=_delivers_again, required=True)
-def _delivered_again(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _delivered_again(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for delivery in move.did.deliveries if move.did.changed else ():
         if delivery.reply == 1 and Delivered(delivery.verb, delivery.child, delivery.parent) in facts:
             yield f"delivering the entry of {world.label(delivery.child)} again changed something again"
@@ -225,7 +225,7 @@ def _asks_in_vain(world: World) -> str | None:
 
 
 @of_move("a refusal changes nothing", Witness.REFUSED, on="answers", concerns=_asks_in_vain, required=True)
-def _refusal(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _refusal(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     if len(move.calls) == 1 and move.did.changed:
         for one in move.did.answers:
             if one.refused:
@@ -233,7 +233,7 @@ def _refusal(world: World, move: Move, facts: Facts) -> Iterator[str]:
 
 
 @of_move("a host refusal sends nothing", Witness.NOT_SENT, on="ended", concerns=_asks_in_vain)
-def _sent(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _sent(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for program, done in move.ended:
         if program == move.program and isinstance(done.error, UNSENT):
             yield f"{program.name} says that nothing was sent, after it had sent something"

@@ -8,7 +8,17 @@ from emqkit import keys, outbox
 from emqkit.keyspace import Keyspace, Part
 from emqkit.outbox import Failure, Poison
 from emqkit.sim.promises.clauses import Lacks, Promise, of_end, of_move, of_part, of_state
-from emqkit.sim.promises.events import LANDS, RECORDS, HandedOut, Move, Row, Settle, changed_parents, recorded, spoilt
+from emqkit.sim.promises.events import (
+    LANDS,
+    RECORDS,
+    HandedOut,
+    Row,
+    Settle,
+    Transition,
+    changed_parents,
+    recorded,
+    spoilt,
+)
 from emqkit.sim.promises.facts import Added, Facts, Outcome, Released, Removed, Revived, Settled
 from emqkit.sim.worlds.witness import Witness
 from emqkit.sim.worlds.world import Link, Owed, World
@@ -20,7 +30,7 @@ __all__ = ["COUNT", "HELD", "LEFTOVERS", "NO_DROP", "ONCE", "ONE_OUTCOME", "POLI
 
 
 @of_move("a claim of a parent", Witness.PARENT_CLAIMED, on="claims", required=True)
-def _claimed_whole(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _claimed_whole(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for claim in move.did.claims:
         owed = world.owed.get(claim.id)
         if owed is None or owed.queue != claim.queue:
@@ -103,7 +113,7 @@ OPENLY = frozenset({*LANDS, "reprocess", "claim", "remove_job"})
 """The scripts that move or remove a parent because a caller asked for that."""
 
 
-def _touched(world: World, move: Move) -> Iterator[tuple[str, Owed, Part, Part]]:
+def _touched(world: World, move: Transition) -> Iterator[tuple[str, Owed, Part, Part]]:
     """The parents whose queue a move changed that was not asked to move them: each with the move's name."""
     did = move.did
     if not did.changed or not move.calls or (len(move.calls) > 1 and not move.foreign) or move.name in OPENLY:
@@ -115,7 +125,7 @@ def _touched(world: World, move: Move) -> Iterator[tuple[str, Owed, Part, Part]]
             yield move.name, owed, before, after
 
 
-def _entering(world: World, move: Move) -> Iterator[tuple[str, Owed, str | None, bool]]:
+def _entering(world: World, move: Transition) -> Iterator[tuple[str, Owed, str | None, bool]]:
     """The parents that such a script put into pending, with the state each was in, and whether it was dead."""
     for verb, owed, before, after in _touched(world, move):
         state = before.state(owed.id)
@@ -129,7 +139,7 @@ def _entering(world: World, move: Move) -> Iterator[tuple[str, Owed, str | None,
 
 
 @of_move("the gone stay gone", Witness.FINISHED, on="changed")
-def _gone(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _gone(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for verb, owed, before, after in _touched(world, move):
         enters = owed.id in after.members("pending") and owed.id not in before.members("pending")
         appears = owed.id in after.ids and not before.places(owed.id)
@@ -138,21 +148,21 @@ def _gone(world: World, move: Move, facts: Facts) -> Iterator[str]:
 
 
 @of_move("the dead stay dead", Witness.PARENT_FAILED, on="changed")
-def _dead(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _dead(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for verb, owed, _, dead in _entering(world, move):
         if dead:
             yield f"{verb} brought {world.label(owed.id)} back, which was dead"
 
 
 @of_move("one release a life", Witness.RELEASED, on="changed", required=True)
-def _again(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _again(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for verb, owed, _, dead in _entering(world, move):
         if not dead and verb not in ("reap", "promote") and Released(owed.id) in facts:
             yield f"{verb} released {world.label(owed.id)} a second time in one life"
 
 
 @of_move("only the held are released", Witness.RELEASED, on="changed")
-def _unheld(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _unheld(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for verb, owed, state, dead in _entering(world, move):
         if dead or verb in ("reap", "promote") or Released(owed.id) in facts:
             continue
@@ -196,7 +206,7 @@ def _counts(world: World, owed: Owed, part: Part) -> str:
 
 
 @of_move("a death that fails the parent is not counted", Witness.PARENT_FAILED, on="fatal")
-def _fatal_uncounted(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _fatal_uncounted(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for parent in move.did.fatal:
         before, after = move.before[parent.queue].counter(parent.id), move.after[parent.queue].counter(parent.id)
         if before != after:
@@ -225,7 +235,7 @@ def _one_record(world: World, part: Part) -> Iterator[str]:
 
 
 @of_move("a record stays as it is", Witness.RECORDED, on="changed")
-def _unchanged(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _unchanged(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for owed, before, after in changed_parents(world, move):
         over = after.row(owed.id) is None  # once the parent's life is over, its records may be deleted, but not changed
         for name in RECORDS:
@@ -248,7 +258,7 @@ def _may_die(world: World) -> str | None:
     return None if fails and world.links else "no child can die in this world"
 
 
-def _deaths(world: World, move: Move, facts: Facts) -> Iterator[tuple[Link, Settle]]:
+def _deaths(world: World, move: Transition, facts: Facts) -> Iterator[tuple[Link, Settle]]:
     """The children that a move made dead, unless this death, or another outcome, has already taken effect."""
     for settle in move.did.settles:
         link = world.links.get(settle.id)
@@ -259,7 +269,7 @@ def _deaths(world: World, move: Move, facts: Facts) -> Iterator[tuple[Link, Sett
 
 
 @of_move("a death is recorded", Witness.CHILD_DIED, on="settles", concerns=_may_die, required=True)
-def _death_recorded(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _death_recorded(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for link, _ in _deaths(world, move, facts):
         where = "unsuccessful" if link.policy == "id" else "failed"
         if link.queue == link.parent_queue and not recorded(
@@ -269,7 +279,7 @@ def _death_recorded(world: World, move: Move, facts: Facts) -> Iterator[str]:
 
 
 @of_move("a death follows its own policy alone", Witness.CHILD_DIED, on="settles", concerns=_may_die)
-def _not_the_other(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _not_the_other(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for link, _ in _deaths(world, move, facts):
         other = ("failed" if link.policy == "id" else "unsuccessful",)
         before, after = move.before[link.parent_queue], move.after[link.parent_queue]
@@ -279,7 +289,7 @@ def _not_the_other(world: World, move: Move, facts: Facts) -> Iterator[str]:
 
 
 @of_move("a death is signalled", Witness.CHILD_DIED, on="settles", concerns=_may_die)
-def _death_signalled(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _death_signalled(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for link, settle in _deaths(world, move, facts):
         # An entry that was there before says the same: the child died before, in an earlier life.
         signals = (*move.before[settle.queue].signals, *move.after[settle.queue].signals)
@@ -290,7 +300,7 @@ def _death_signalled(world: World, move: Move, facts: Facts) -> Iterator[str]:
 
 
 @of_move("a signal carries the policy", Witness.CHILD_DIED, on="changed", concerns=_may_die)
-def _signal_policy(world: World, move: Move, facts: Facts) -> Iterator[str]:
+def _signal_policy(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for entry in _new_entries(world, move, facts):
         signal = outbox.decode(entry)
         if isinstance(signal, Failure) and (link := world.links.get(signal.child_id)) is not None:
@@ -298,7 +308,7 @@ def _signal_policy(world: World, move: Move, facts: Facts) -> Iterator[str]:
                 yield f"the death of {world.label(link.id)} was signalled with {signal.policy}, not {link.policy}"
 
 
-def _new_entries(world: World, move: Move, facts: Facts) -> Iterator[bytes]:
+def _new_entries(world: World, move: Transition, facts: Facts) -> Iterator[bytes]:
     """The signals that a death, or a host that lets one climb, put into an outbox."""
     for link, settle in _deaths(world, move, facts):
         if link.queue != link.parent_queue:

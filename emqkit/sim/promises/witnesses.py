@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from emqkit.flows import BulkAdded
 from emqkit.keyspace import PAST, Part
-from emqkit.sim.promises.events import LANDS, SETTLING, UNSENT, Answer, Move, changed_parents, recorded
+from emqkit.sim.promises.events import LANDS, SETTLING, UNSENT, Answered, Transition, changed_parents, recorded
 from emqkit.sim.promises.facts import Delivered, Facts, Landed, Revived, Settled
 from emqkit.sim.worlds.actors import Role
 from emqkit.sim.worlds.witness import Witness
@@ -16,7 +16,7 @@ from emqkit.wire import ErrorReply
 __all__ = ["seen", "work_done"]
 
 
-def seen(world: World, move: Move, facts: Facts) -> Iterator[Witness]:
+def seen(world: World, move: Transition, facts: Facts) -> Iterator[Witness]:
     """The witnesses of a move; `facts` are those before it."""
     did = move.did
     if did.answers or move.foreign:
@@ -33,7 +33,7 @@ def seen(world: World, move: Move, facts: Facts) -> Iterator[Witness]:
             yield Witness.PAUSED
 
 
-def work_done(move: Move) -> Iterator[tuple[Role, str]]:
+def work_done(move: Transition) -> Iterator[tuple[Role, str]]:
     """The roles that a move performs, judged by what it changes: role and queue."""
     for before in move.before.queues:
         after = move.after[before.queue]
@@ -56,7 +56,7 @@ def _gone(before: Part, after: Part, name: str) -> list[tuple[str, float]]:
     return [(id, score) for id, score in before.members(name).items() if id not in after.members(name)]
 
 
-def _of_scripts(world: World, move: Move, facts: Facts) -> Iterator[Witness]:
+def _of_scripts(world: World, move: Transition, facts: Facts) -> Iterator[Witness]:
     did = move.did
     for claim in did.claims:
         yield Witness.CLAIMED
@@ -92,7 +92,7 @@ def _of_scripts(world: World, move: Move, facts: Facts) -> Iterator[Witness]:
         yield from _of_answer(move, one, facts)
 
 
-def _of_answer(move: Move, one: Answer, facts: Facts) -> Iterator[Witness]:
+def _of_answer(move: Transition, one: Answered, facts: Facts) -> Iterator[Witness]:
     if one.refused:
         yield Witness.REFUSED
         if one.verb in SETTLING:
@@ -105,7 +105,7 @@ def _of_answer(move: Move, one: Answer, facts: Facts) -> Iterator[Witness]:
         yield Witness.PAUSED
 
 
-def _of_parents(world: World, move: Move) -> Iterator[Witness]:
+def _of_parents(world: World, move: Transition) -> Iterator[Witness]:
     for owed, before, after in changed_parents(world, move):
         if before.row(owed.id) is None and after.row(owed.id) is not None and move.did.lands:
             yield Witness.LANDED
@@ -118,7 +118,7 @@ def _of_parents(world: World, move: Move) -> Iterator[Witness]:
                 yield Witness.RECORDED
 
 
-def _of_ends(move: Move) -> Iterator[Witness]:
+def _of_ends(move: Transition) -> Iterator[Witness]:
     for program, done in move.ended:
         if isinstance(done.value, BulkAdded):
             if done.value.failed:

@@ -21,7 +21,7 @@ from emqkit.sim.search.watch import (
     INSTANTS_MS,
     KINDS,
     NOTED,
-    Trial,
+    Attempt,
     asked_by,
     foreign_in,
     patterns,
@@ -177,7 +177,7 @@ class Bench:
             if call.kind == "command":
                 self._command(call)
         theirs = foreign_in(calls, scripts) if self.server.confined else ()
-        run = self._run(parts, calls, atomic, scripts, Trial() if theirs else None)
+        run = self._run(parts, calls, atomic, scripts, Attempt() if theirs else None)
         if theirs:
             self._try_again(run, parts, calls, atomic, scripts, theirs)
         queue, found = home(calls), run.effect.parts
@@ -224,7 +224,7 @@ class Bench:
         calls: tuple[Call[Any], ...],
         atomic: bool,
         scripts: ScriptSet,
-        trial: Trial | None,
+        trial: Attempt | None,
     ) -> _Run:
         """Make the calls once, as a trial if foreign scripts are among them."""
         target = parts[0].snapshot if len(parts) == 1 else Keyspace(parts).snapshot
@@ -271,7 +271,7 @@ class Bench:
         replies: tuple[Reply, ...],
         found: Snapshot,
         slack_ms: int,
-        trial: Trial | None = None,
+        trial: Attempt | None = None,
     ) -> _Run:
         noted = found.items(NOTED)
         asked = frozenset((kind, what) for kind, _, what in (to_text(note).partition(" ") for note in noted))
@@ -302,7 +302,7 @@ class Bench:
         who = listed(list(dict.fromkeys(call.verb for call in theirs)))
         self._doubt(who, run.asked)
 
-        def differs(trial: Trial) -> bool:
+        def differs(trial: Attempt) -> bool:
             return not run.like(self._run(parts, calls, atomic, scripts, trial), calls)
 
         kinds = {kind for kind, _ in run.asked}
@@ -310,13 +310,13 @@ class Bench:
             return  # whatever it is now, it may differ the next time
         if "clock" in kinds:
             self.instants = len(INSTANTS_MS)
-        if differs(Trial(INSTANTS_MS[1], backwards=True)):
-            if differs(Trial()):
+        if differs(Attempt(INSTANTS_MS[1], backwards=True)):
+            if differs(Attempt()):
                 self.doubts.add(Doubt("chance", f"{who} does not do the same twice"))
                 return
-            if differs(Trial(backwards=True)):
+            if differs(Attempt(backwards=True)):
                 self.doubts.add(Doubt("order", f"{who} does otherwise when a hash or a set comes in another order"))
-        if "clock" in kinds and any(differs(Trial(instant)) for instant in INSTANTS_MS[1:]):
+        if "clock" in kinds and any(differs(Attempt(instant)) for instant in INSTANTS_MS[1:]):
             self.doubts.add(Doubt("clock", f"{who} does otherwise at another time"))
 
     def _allow(self, allowed: tuple[bytes, ...]) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from emqkit.keyspace import digest
 from emqkit.servers import Server
-from emqkit.sim.history import History, Moved
+from emqkit.sim.history import History, HistoryStep
 from emqkit.sim.promises import PROMISES, Promise
 from emqkit.sim.promises.clauses import Lacks
 from emqkit.sim.search.bench import Bench
@@ -28,17 +28,17 @@ from emqkit.sim.search.graph import Graph
 from emqkit.sim.search.interner import WIDTHS, Budgets, TooMany, Vectors, Widths
 from emqkit.sim.search.judge import Evidence, Gap, Verdict, Violation, judge
 from emqkit.sim.search.limits import MEGABYTE, Memory, growing
-from emqkit.sim.search.model import FROM_OUTSIDE, OF_ACTORS, ActorFailed, Model, Outcome
+from emqkit.sim.search.model import FROM_OUTSIDE, OF_ACTORS, ActorFailed, Edge, Model
 from emqkit.sim.worlds.faults import Fault
 from emqkit.sim.worlds.witness import crash_between, met
 from emqkit.sim.worlds.world import World
 
 __all__ = ["MOST_STATES", "Explorer", "Progress"]
 
-Known = dict[Fault | None, dict[int, tuple[Outcome, ...]]]
+Known = dict[Fault | None, dict[int, tuple[Edge, ...]]]
 """The known successors, for each fault and for none: by world-side and local, or by world-side alone."""
 
-Ways = list[tuple[Fault | None, int, dict[int, tuple[Outcome, ...]]]]
+Ways = list[tuple[Fault | None, int, dict[int, tuple[Edge, ...]]]]
 
 MOST_STATES = 10_000_000
 """Where `explore` stops by default: about two gigabytes."""
@@ -338,7 +338,7 @@ class Explorer:
         places = list(self.vectors.vectors[self.graph.vector(root)])
         names = list(self.world.names)
         initial = model.view(side).snapshot
-        moves: list[Moved] = []
+        moves: list[HistoryStep] = []
         for slot, number in path:
             after, local = model.follow(side, number)
             actor = names[slot] if local >= 0 else ""

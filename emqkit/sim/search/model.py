@@ -25,19 +25,19 @@ from emqkit.jobs import Claim
 from emqkit.keyspace import FUTURE, PAST, Keyspace, Part, canonical_reply, groups, home, moved, run_out
 from emqkit.outbox import Completion, Failure
 from emqkit.scripts import Script, ScriptSet
-from emqkit.sim.history import History, Moved
-from emqkit.sim.promises import PROMISES, Move, Promise, at_start, remember, seen, trimmed, work_done
+from emqkit.sim.history import History, HistoryStep
+from emqkit.sim.promises import PROMISES, Promise, Transition, at_start, remember, seen, trimmed, work_done
 from emqkit.sim.search.bench import Bench, Deadline, Doubt
 from emqkit.sim.search.interner import WIDTHS, Held, Interner, Sides, Widths
 from emqkit.sim.worlds.actors import Actor, Choice, Kit, Role
-from emqkit.sim.worlds.faults import Fault, Poison
+from emqkit.sim.worlds.faults import Fault, Poisoning
 from emqkit.sim.worlds.witness import Witness
 from emqkit.sim.worlds.world import World
 from emqkit.transitions import flow_deliver, flow_fail_deliver
 from emqkit.wire import Call, Done, ErrorReply, Flush, Program, Reply, command
 from emqkit.words.text import lasting, listed, plain
 
-__all__ = ["FROM_OUTSIDE", "OF_ACTORS", "ActorFailed", "Label", "Local", "Model", "Outcome", "Unrepeatable"]
+__all__ = ["FROM_OUTSIDE", "OF_ACTORS", "ActorFailed", "Edge", "Label", "Local", "Model", "Unrepeatable"]
 
 OF_ACTORS = (Fault.LOST_REPLY, Fault.CRASH)
 FROM_OUTSIDE = tuple(fault for fault in Fault if fault not in OF_ACTORS)
@@ -168,7 +168,7 @@ class Label:
     id: str = ""
 
 
-class Outcome(NamedTuple):
+class Edge(NamedTuple):
     """The result of a move.
 
     Attributes:
@@ -394,16 +394,16 @@ class Model:
             yield kit.flows.add.program(plan.queue, plan.flow)
         yield from self.world.setup(kit) if self.world.setup is not None else ()
 
-    def moves(self, side: int, number: int, fault: Fault | None = None) -> tuple[Outcome, ...]:
+    def moves(self, side: int, number: int, fault: Fault | None = None) -> tuple[Edge, ...]:
         """What an actor at a local may do next, or what a crash or a lost reply does to it."""
         if fault is Fault.CRASH:
-            return tuple(Outcome(side, local, label) for local, label in self._crash(number))
+            return tuple(Edge(side, local, label) for local, label in self._crash(number))
         local = self.locals[number]
         if local.request is None:
             return ()
         return self._step(side, number, local) if fault is None else self._lose(side, number, local)
 
-    def _step(self, side: int, number: int, local: Local) -> tuple[Outcome, ...]:
+    def _step(self, side: int, number: int, local: Local) -> tuple[Edge, ...]:
         """Make its next call: all possible results."""
         made = self._make(side, local)
         inflight = (*local.inflight[: local.place], *made.replies, *local.inflight[local.place + 1 :])
@@ -415,7 +415,7 @@ class Model:
             ways = [Way(self._local(replace(local, inflight=inflight, request=None, holds=frozenset())))]
         return self._outcomes(side, local, made, Label("call", number, made=True), ways)
 
-    def _lose(self, side: int, number: int, local: Local) -> tuple[Outcome, ...]:
+    def _lose(self, side: int, number: int, local: Local) -> tuple[Edge, ...]:
         """Lose the replies of its flush: before its next call took effect, or after the last one did."""
         assert local.flush is not None
         ways = self._deliver(number, local, ReplyLost("sim://", local.flush.calls[0].verb))
@@ -440,19 +440,17 @@ class Model:
             found = self._crashes[number] = () if [way.local for way in ways] == [number] else found
         return found
 
-    def _outcomes(
-        self, side: int, local: Local, made: Made | None, label: Label, ways: list[Way]
-    ) -> tuple[Outcome, ...]:
+    def _outcomes(self, side: int, local: Local, made: Made | None, label: Label, ways: list[Way]) -> tuple[Edge, ...]:
         assert local.request is not None
         found = []
         for way in ways:
             number = self.labels.number(replace(label, choice=way.choice))
             if made is None or made.forgotten:
-                found.append(Outcome(side, way.local, number))
+                found.append(Edge(side, way.local, number))
             else:
                 move = self._move(side, made, local.request, local, ended=way.ended)
                 after, wrong = self._judge(side, move, made)
-                found.append(Outcome(after, way.local, number, wrong))
+                found.append(Edge(after, way.local, number, wrong))
                 if renewed := self._renewed(side, made):
                     self.renewals.setdefault(side, {})[number] = renewed
         return tuple(found)
@@ -466,11 +464,11 @@ class Model:
             if view is not None and view[queue].members(name).get(id) == FUTURE
         )
 
-    def outside(self, side: int, fault: Fault | None = None) -> tuple[Outcome, ...]:
+    def outside(self, side: int, fault: Fault | None = None) -> tuple[Edge, ...]:
         """What may happen without an actor: time passes, or a fault that hits none."""
         sides = self.sides
         keyspace, cache, facts = sides.sides[side]
-        found: list[Outcome] = []
+        found: list[Edge] = []
         if fault in (None, Fault.LAPSE):
             for number in sides.keyspaces[keyspace]:
                 part = sides.parts[number]
@@ -481,7 +479,7 @@ class Model:
                             continue
                         later = sides.replaced(keyspace, number, sides.part(moved(part, name, id, PAST)))
                         label = self.labels.number(Label(kind, what=id, queue=part.queue, id=id, fault=fault))
-                        found.append(Outcome(sides.number(later, cache, facts), -1, label, holder=holder))
+                        found.append(Edge(sides.number(later, cache, facts), -1, label, holder=holder))
                 if fault is None and part.snapshot.deadlines:
                     found += self._expiries(side, number)
         elif fault is Fault.REDELIVERY:
@@ -500,21 +498,21 @@ class Model:
             everything = sides.caches.number(texts)
             if cache != everything:
                 label = self.labels.number(Label("script flush", fault=fault))
-                found.append(Outcome(sides.number(keyspace, everything, facts), -1, label))
+                found.append(Edge(sides.number(keyspace, everything, facts), -1, label))
         return tuple(found)
 
-    def _expiries(self, side: int, number: int) -> Iterator[Outcome]:
+    def _expiries(self, side: int, number: int) -> Iterator[Edge]:
         """Keys of one queue with the same deadline expire together; the groups expire in any order."""
         sides = self.sides
         keyspace, cache, _ = sides.sides[side]
         part = sides.parts[number]
         for deadline, names in groups(part).items():
             later = sides.replaced(keyspace, number, sides.part(run_out(part, deadline)))
-            move = Move("expiry", None, (), self.view(side), sides.view(later), self.bench.server.scripts)
+            move = Transition("expiry", None, (), self.view(side), sides.view(later), self.bench.server.scripts)
             after, wrong = self._judge(side, move, Made((), later, cache))
             life_ms = min(self.bench.lives.get(name, 0) for name in names)
             told = f"{listed(sorted(map(self._key_name, names)))} ({lasting(life_ms)})"
-            yield Outcome(after, -1, self.labels.number(Label("expiry", what=told, queue=part.queue)), wrong)
+            yield Edge(after, -1, self.labels.number(Label("expiry", what=told, queue=part.queue)), wrong)
 
     def _key_name(self, name: bytes) -> str:
         """The name of a key in sentences."""
@@ -523,11 +521,11 @@ class Model:
             return plain(name)
         return at.name if at.id is None else f"{at.name} of {self.world.label(at.id)}"
 
-    def _outside_call(self, side: int, label: Label, call: Call[Any]) -> Outcome:
+    def _outside_call(self, side: int, label: Label, call: Call[Any]) -> Edge:
         request = self._request((call,), False, self.bench.server.scripts)
         made = self._effect(side, request)
         after, wrong = self._judge(side, self._move(side, made, request, None, label.kind), made)
-        return Outcome(after, -1, self.labels.number(replace(label, request=request)), wrong)
+        return Edge(after, -1, self.labels.number(replace(label, request=request)), wrong)
 
     # --- moves that are known already -------------------------------------------------------------------------------
 
@@ -538,7 +536,7 @@ class Model:
         outcomes = self.moves(side, label.local, label.fault) if acts else self.outside(side, label.fault)
         return next((outcome.side, outcome.local) for outcome in outcomes if outcome.label == number)
 
-    def moved(self, actor: str, label: Label, before: int, after: int) -> Moved:
+    def moved(self, actor: str, label: Label, before: int, after: int) -> HistoryStep:
         """A move from one world-side to another, as a history tells it."""
         local = self.locals[label.local] if label.local >= 0 else None
         request = label.request
@@ -547,7 +545,7 @@ class Model:
             request, replies = local.request, self._make(before, local).replies
         elif request is not None:
             replies = self._effect(before, request).replies
-        return Moved(
+        return HistoryStep(
             actor=actor,
             kind=label.kind,
             operation="" if local is None or local.program is None else local.program.name,
@@ -603,8 +601,8 @@ class Model:
 
     def _move(
         self, side: int, made: Made, request: Request, local: Local | None, kind: str = "call", ended: Ended = ()
-    ) -> Move:
-        return Move(
+    ) -> Transition:
+        return Transition(
             kind,
             None if local is None else local.program,
             tuple(zip(request.calls, made.replies, strict=True)),
@@ -620,7 +618,7 @@ class Model:
             dict(made.written),
         )
 
-    def _judge(self, side: int, move: Move, made: Made) -> tuple[int, tuple[int, ...]]:
+    def _judge(self, side: int, move: Transition, made: Made) -> tuple[int, tuple[int, ...]]:
         """The world-side after a move, and its violations."""
         sides = self.sides
         keyspace, cache, facts = sides.sides[side]
@@ -706,7 +704,7 @@ def _difference(one: Choice | None, other: Choice | None) -> str:
     return f"asked twice, it first chooses {_named(one)} and then {_named(other)}, or remembers something else"
 
 
-def _plain(move: Move) -> bool:
+def _plain(move: Transition) -> bool:
     """Whether a move that changed no key cannot concern any promise: a command, or a script that found nothing."""
     return all(
         call.kind == "command" or (reply in (0, ()) and call.verb in ("claim", "promote", "reap"))
@@ -760,7 +758,7 @@ def _delivery(entry: bytes) -> Call[Any] | None:
     return None
 
 
-def _poisoning(poison: Poison, view: Keyspace) -> Call[Any] | None:
+def _poisoning(poison: Poisoning, view: Keyspace) -> Call[Any] | None:
     if poison.entry is not None:
         return command("RPUSH", [keys.queue_key(poison.queue, "flow:outbox")], [poison.entry], lambda reply: reply)
     if poison.spoil is None or poison.spoil in view.snapshot.keys:

@@ -17,13 +17,13 @@ from typing import Any
 from emqkit.errors import BadArgument, printable
 from emqkit.scripts import ScriptSet
 from emqkit.servers import Server, open_server
-from emqkit.sim.history import History, Moved
+from emqkit.sim.history import History, HistoryStep
 from emqkit.sim.promises import PROMISES, Promise
 from emqkit.sim.search.bench import Bench, place_for
 from emqkit.sim.search.ends import ends, owing
 from emqkit.sim.search.graph import Graph
 from emqkit.sim.search.interner import Held, Interner
-from emqkit.sim.search.model import FROM_OUTSIDE, OF_ACTORS, ActorFailed, Label, Model, Outcome
+from emqkit.sim.search.model import FROM_OUTSIDE, OF_ACTORS, ActorFailed, Edge, Label, Model
 from emqkit.sim.worlds.faults import Fault
 from emqkit.sim.worlds.world import World
 
@@ -79,7 +79,7 @@ class Walker:
         self.side, begins = self.model.start()
         self.places = [ways[0] for ways in begins]
         self.left = list(world.faults.budget)
-        self.moves: list[Moved] = []
+        self.moves: list[HistoryStep] = []
         self.initial = self.model.view(self.side).snapshot
 
     def close(self) -> None:
@@ -119,14 +119,14 @@ class Walker:
         """No fault, and those of these faults that the budget still allows."""
         return [None, *(fault for fault in among if self.left[fault])]
 
-    def _option(self, slot: int, outcome: Outcome) -> Option:
+    def _option(self, slot: int, outcome: Edge) -> Option:
         sides, side = self.model.sides, outcome.side
         broken = (sides.violations[violation] for violation in (*outcome.wrong, *sides.wrong.get(side, ())))
         said = tuple((self.promises[promise].name, says) for promise, says in broken)
         name = self.world.names[slot] if slot >= 0 else ""
         return Option(name, self.model.labels[outcome.label], slot, side, outcome.local, said)
 
-    def take(self, option: Option) -> Moved:
+    def take(self, option: Option) -> HistoryStep:
         """Make a move that `options` offered."""
         moved = self.model.moved(option.actor, option.label, self.side, option.side)
         self.moves.append(moved)

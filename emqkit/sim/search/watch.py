@@ -30,7 +30,7 @@ __all__ = [
     "INSTANTS_MS",
     "KINDS",
     "NOTED",
-    "Trial",
+    "Attempt",
     "asked_by",
     "foreign_in",
     "patterns",
@@ -79,7 +79,7 @@ _KIND_OF = {
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Attempt:
     """How a watched script runs: at what time, and whether unordered things come backwards."""
 
     instant_ms: int = INSTANTS_MS[0]
@@ -125,14 +125,14 @@ def foreign_in(calls: Iterable[Call[Any]], scripts: ScriptSet) -> tuple[Call[Any
 
 
 @lru_cache(maxsize=64)
-def watched(scripts: ScriptSet, trial: Trial) -> ScriptSet:
+def watched(scripts: ScriptSet, trial: Attempt) -> ScriptSet:
     """The script set with every foreign script watched."""
     first = _first_line(trial)
     own = {s.name: s if is_released(s) else replace(s, source=first + s.source) for s in scripts}
     return ScriptSet(scripts.name, own)
 
 
-def _first_line(trial: Trial) -> str:
+def _first_line(trial: Attempt) -> str:
     seconds, rest = divmod(trial.instant_ms, 1000)
     filled = {
         "noted": NOTED.decode(),

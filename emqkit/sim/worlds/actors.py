@@ -35,6 +35,7 @@ __all__ = [
     "Repeating",
     "Role",
     "Worker",
+    "WorkerActor",
 ]
 
 Role = Literal["worker", "reaper", "pump", "promoter", "producer", "operator", "other"]
@@ -164,7 +165,7 @@ class _OfQueue(Actor):
 
 
 @dataclass(frozen=True)
-class Worker(_OfQueue):
+class WorkerActor(_OfQueue):
     """Claims a job and settles it; after a lost reply it settles again with the same token.
 
     Attributes:
@@ -215,6 +216,10 @@ class Worker(_OfQueue):
                 extending = kit.jobs.extend_locks.program(self.queue, [claim], lease_ms=FAR_MS)
             choices.append(Choice(extending, claim, "a heartbeat"))
         return tuple(choices)
+
+
+Worker = WorkerActor
+"""Its name of old; `emqkit.Worker` is the real one."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from enum import IntEnum
 
 from emqkit.errors import BadArgument
 
-__all__ = ["BUDGETS", "Fault", "Faults", "Poison"]
+__all__ = ["BUDGETS", "Fault", "Faults", "Poisoning"]
 
 
 class Fault(IntEnum):
@@ -46,7 +46,7 @@ class Fault(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Poison:
+class Poisoning:
     """A poison that may appear in a world: an outbox entry, or a plain string in place of a key.
 
     Attributes:
@@ -82,7 +82,7 @@ class Faults:
     redeliveries: int = 0
     poisons: int = 0
     script_flushes: int = 0
-    poison: tuple[Poison, ...] = ()
+    poison: tuple[Poisoning, ...] = ()
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -16,7 +16,7 @@ from emqkit.flows import Child, Flow
 from emqkit.jobs import value_or_raise
 from emqkit.outbox import Completion
 from emqkit.servers.base import Server
-from emqkit.sim.worlds.actors import Kit, Producer, PumpActor, Reaper, Repeating, Worker
+from emqkit.sim.worlds.actors import Kit, Producer, PumpActor, Reaper, Repeating, WorkerActor
 from emqkit.sim.worlds.faults import Faults
 from emqkit.sim.worlds.scenarios import SCENARIOS
 from emqkit.sim.worlds.world import World, planned
@@ -91,7 +91,7 @@ def _items(reply: Reply) -> tuple[bytes, ...]:
 
 
 @dataclass(frozen=True)
-class _Unasking(Worker):
+class _Unasking(WorkerActor):
     """A worker that ignores a pause when it claims."""
 
     def begin(self, kit: Kit) -> tuple[Any, ...]:
@@ -122,7 +122,7 @@ def _mistakes() -> Iterator[Mistake]:
     two = planned("orders", Flow("order", [Child("pick"), Child("pack")]))
     landing = World(
         "landing-calmly",
-        (Producer("orders", (two[0].flow,)), Worker("orders"), Reaper("orders")),
+        (Producer("orders", (two[0].flow,)), WorkerActor("orders"), Reaper("orders")),
         two,
         landed=False,
     )
@@ -164,7 +164,7 @@ def _mistakes() -> Iterator[Mistake]:
         replace(
             pause,
             name="claim-unasked",
-            actors=tuple(_Unasking(a.queue) if isinstance(a, Worker) else a for a in pause.actors),
+            actors=tuple(_Unasking(a.queue) if isinstance(a, WorkerActor) else a for a in pause.actors),
             faults=Faults(),
         ),
         "P14",

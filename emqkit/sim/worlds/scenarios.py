@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 from emqkit import keys
 from emqkit.flows import Child, Flow
-from emqkit.sim.worlds.actors import Deed, Operator, Producer, Promoter, PumpActor, Reaper, Worker
-from emqkit.sim.worlds.faults import Faults, Poison
+from emqkit.sim.worlds.actors import Deed, Operator, Producer, Promoter, PumpActor, Reaper, WorkerActor
+from emqkit.sim.worlds.faults import Faults, Poisoning
 from emqkit.sim.worlds.witness import Witness, crash_between
 from emqkit.sim.worlds.world import World, planned
 
@@ -36,7 +36,14 @@ def _worlds() -> Iterator[World]:
     # --- crashes, lapses and lost replies around a flow that has landed -------------------------------------------
     yield World(
         "flagship",
-        (Worker("stock"), Worker("stock"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
+        (
+            WorkerActor("stock"),
+            WorkerActor("stock"),
+            WorkerActor("orders"),
+            PumpActor("stock"),
+            Reaper("stock"),
+            Reaper("orders"),
+        ),
         planned("orders", Flow("order", [Child(name, "stock") for name in ("pick", "pack", "label")])),
         Faults(crashes=2, lost_replies=1, lapses=1),
         witnesses=(Witness.DELIVERED_AGAIN, BETWEEN, Witness.REAPED),
@@ -44,7 +51,7 @@ def _worlds() -> Iterator[World]:
     )
     yield World(
         "pump-crashes",
-        (Worker("stock"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
+        (WorkerActor("stock"), WorkerActor("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
         crossing,
         Faults(crashes=3),
         witnesses=(Witness.DELIVERED_AGAIN, BETWEEN),
@@ -52,14 +59,14 @@ def _worlds() -> Iterator[World]:
     )
     yield World(
         "same-queue",
-        (Worker("orders"), Worker("orders"), Reaper("orders")),
+        (WorkerActor("orders"), WorkerActor("orders"), Reaper("orders")),
         same,
         Faults(crashes=2, lost_replies=1),
         summary="a flow in one queue; workers crash and lose replies",
     )
     yield World(
         "lapses",
-        (Worker("orders"), Worker("orders"), Reaper("orders")),
+        (WorkerActor("orders"), WorkerActor("orders"), Reaper("orders")),
         same,
         Faults(lapses=2),
         witnesses=(Witness.REAPED,),
@@ -67,7 +74,7 @@ def _worlds() -> Iterator[World]:
     )
     yield World(
         "heartbeats",
-        (Worker("orders", heartbeats=True), Worker("orders"), Reaper("orders")),
+        (WorkerActor("orders", heartbeats=True), WorkerActor("orders"), Reaper("orders")),
         same,
         Faults(lapses=1),
         witnesses=(Witness.EXTENDED, Witness.REAPED),
@@ -75,7 +82,7 @@ def _worlds() -> Iterator[World]:
     )
     yield World(
         "heartbeats-together",
-        (Worker("orders", heartbeats=True, together=True), Worker("orders"), Reaper("orders")),
+        (WorkerActor("orders", heartbeats=True, together=True), WorkerActor("orders"), Reaper("orders")),
         same,
         Faults(lapses=1),
         witnesses=(Witness.EXTENDED, Witness.REAPED),
@@ -83,7 +90,7 @@ def _worlds() -> Iterator[World]:
     )
     yield World(
         "script-flush",
-        (Worker("stock"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
+        (WorkerActor("stock"), WorkerActor("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
         crossing,
         Faults(script_flushes=1, crashes=1),
         witnesses=(Witness.FORGOTTEN,),
@@ -92,14 +99,14 @@ def _worlds() -> Iterator[World]:
     # --- failures and their policies ------------------------------------------------------------------------------
     yield World(
         "failures",
-        (Worker("orders", "either"), Worker("orders", "either"), Reaper("orders")),
+        (WorkerActor("orders", "either"), WorkerActor("orders", "either"), Reaper("orders")),
         mixed,
         Faults(crashes=1),
         summary="children die of their only failure, one failing its parent, one ignored",
     )
     yield World(
         "failures-cross-queue",
-        (Worker("stock", "either"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
+        (WorkerActor("stock", "either"), WorkerActor("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
         mixed_crossing,
         Faults(crashes=1, lost_replies=1, redeliveries=1),
         witnesses=(Witness.DELIVERED_AGAIN,),
@@ -107,14 +114,14 @@ def _worlds() -> Iterator[World]:
     )
     yield World(
         "retries",
-        (Worker("orders", "either", max_attempts=2), Worker("orders"), Promoter("orders"), Reaper("orders")),
+        (WorkerActor("orders", "either", max_attempts=2), WorkerActor("orders"), Promoter("orders"), Reaper("orders")),
         mixed,
         Faults(crashes=1),
         summary="a failure is tried again later, and the second one is a death",
     )
     yield World(
         "repeated-settles",
-        (Worker("orders", "either"), Worker("orders"), Reaper("orders")),
+        (WorkerActor("orders", "either"), WorkerActor("orders"), Reaper("orders")),
         mixed,
         Faults(lost_replies=1),
         witnesses=(Witness.SETTLED_AGAIN,),
@@ -122,7 +129,7 @@ def _worlds() -> Iterator[World]:
     )
     yield World(
         "repeated-retries",
-        (Worker("orders", "fail", max_attempts=2), Worker("orders"), Promoter("orders"), Reaper("orders")),
+        (WorkerActor("orders", "fail", max_attempts=2), WorkerActor("orders"), Promoter("orders"), Reaper("orders")),
         mixed,
         Faults(lost_replies=1),
         witnesses=(Witness.SETTLED_AGAIN,),
@@ -131,7 +138,7 @@ def _worlds() -> Iterator[World]:
     # --- landing, stopped anywhere and tried again by id ----------------------------------------------------------
     yield World(
         "landing",
-        (Producer("orders", (same[0].flow,)), Worker("orders"), Reaper("orders")),
+        (Producer("orders", (same[0].flow,)), WorkerActor("orders"), Reaper("orders")),
         same,
         Faults(crashes=1, lost_replies=1),
         landed=False,
@@ -142,8 +149,8 @@ def _worlds() -> Iterator[World]:
         "landing-cross-queue",
         (
             Producer("orders", (crossing[0].flow,)),
-            Worker("stock"),
-            Worker("orders"),
+            WorkerActor("stock"),
+            WorkerActor("orders"),
             PumpActor("stock"),
             Reaper("stock"),
             Reaper("orders"),
@@ -156,14 +163,14 @@ def _worlds() -> Iterator[World]:
     )
     yield World(
         "landing-and-dying",
-        (Producer("orders", (mixed[0].flow,)), Worker("orders", "fail"), Reaper("orders")),
+        (Producer("orders", (mixed[0].flow,)), WorkerActor("orders", "fail"), Reaper("orders")),
         mixed,
         landed=False,
         summary="children are claimed and die while their policies are still on the way",
     )
     yield World(
         "added-twice",
-        (Producer("orders", (same[0].flow,), repeats=1), Worker("orders"), Reaper("orders")),
+        (Producer("orders", (same[0].flow,), repeats=1), WorkerActor("orders"), Reaper("orders")),
         same,
         landed=False,
         witnesses=(Witness.LANDED_AGAIN,),
@@ -173,7 +180,7 @@ def _worlds() -> Iterator[World]:
     batch = planned("orders", _two(), foreign, Flow("late", [Child("wrap")]))
     yield World(
         "bulk",
-        (Producer("orders", tuple(plan.flow for plan in batch), bulk=True), Worker("orders"), Reaper("orders")),
+        (Producer("orders", tuple(plan.flow for plan in batch), bulk=True), WorkerActor("orders"), Reaper("orders")),
         batch,
         Faults(crashes=1),
         landed=False,
@@ -185,8 +192,8 @@ def _worlds() -> Iterator[World]:
         "bulk-cross-queue",
         (
             Producer("orders", tuple(plan.flow for plan in batch), bulk=True),
-            Worker("stock"),
-            Worker("orders"),
+            WorkerActor("stock"),
+            WorkerActor("orders"),
             PumpActor("stock"),
             Reaper("stock"),
             Reaper("orders"),
@@ -200,14 +207,14 @@ def _worlds() -> Iterator[World]:
     tree = planned("orders", Flow("root", [Child("branch", children=[Child("leaf")])]))
     yield World(
         "tree",
-        (Worker("orders", "either"), Worker("orders"), PumpActor("orders"), Reaper("orders")),
+        (WorkerActor("orders", "either"), WorkerActor("orders"), PumpActor("orders"), Reaper("orders")),
         tree,
         Faults(crashes=2, lost_replies=1),
         summary="two levels in one queue; an inner node is released, works or dies, and so decides over the root",
     )
     yield World(
         "tree-landing",
-        (Producer("orders", (tree[0].flow,)), Worker("orders"), PumpActor("orders"), Reaper("orders")),
+        (Producer("orders", (tree[0].flow,)), WorkerActor("orders"), PumpActor("orders"), Reaper("orders")),
         tree,
         Faults(crashes=1),
         landed=False,
@@ -216,7 +223,7 @@ def _worlds() -> Iterator[World]:
     )
     yield World(
         "climbing",
-        (Worker("orders", "fail"), PumpActor("orders"), Reaper("orders")),
+        (WorkerActor("orders", "fail"), PumpActor("orders"), Reaper("orders")),
         planned("orders", Flow("root", [Child("branch", children=[Child("twig", children=[Child("leaf")])])])),
         Faults(crashes=1, lost_replies=1),
         witnesses=(Witness.CHILD_DIED,),
@@ -225,8 +232,8 @@ def _worlds() -> Iterator[World]:
     yield World(
         "climbing-cross-queue",
         (
-            Worker("stock", "fail"),
-            Worker("orders"),
+            WorkerActor("stock", "fail"),
+            WorkerActor("orders"),
             PumpActor("stock"),
             PumpActor("orders"),
             Reaper("stock"),
@@ -240,14 +247,21 @@ def _worlds() -> Iterator[World]:
     # --- Pumps ----------------------------------------------------------------------------------------------------
     yield World(
         "two-pumps",
-        (Worker("stock"), Worker("orders"), PumpActor("stock"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
+        (
+            WorkerActor("stock"),
+            WorkerActor("orders"),
+            PumpActor("stock"),
+            PumpActor("stock"),
+            Reaper("stock"),
+            Reaper("orders"),
+        ),
         crossing,
         witnesses=(Witness.DELIVERED_AGAIN,),
         summary="two Pumps sweep one queue, and nothing else goes wrong",
     )
     yield World(
         "re-delivery",
-        (Worker("stock"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
+        (WorkerActor("stock"), WorkerActor("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
         crossing,
         Faults(redeliveries=2),
         witnesses=(Witness.DELIVERED_AGAIN,),
@@ -255,13 +269,13 @@ def _worlds() -> Iterator[World]:
     )
     yield World(
         "poison",
-        (Worker("stock"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
+        (WorkerActor("stock"), WorkerActor("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
         crossing,
         Faults(
             poisons=1,
             poison=(
-                Poison("an entry with too few fields", "stock", entry=b"orders\0nobody"),
-                Poison(
+                Poisoning("an entry with too few fields", "stock", entry=b"orders\0nobody"),
+                Poisoning(
                     "an entry with an ill-formed id", "stock", entry=b"orders\0nobody\0" + pick.encode() + b"\0done"
                 ),
             ),
@@ -271,12 +285,12 @@ def _worlds() -> Iterator[World]:
     pair = planned("orders", Flow("spoilt", [Child("first", "stock")]), Flow("sound", [Child("second", "stock")]))
     yield World(
         "poison-wrong-type",
-        (Worker("stock"), Worker("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
+        (WorkerActor("stock"), WorkerActor("orders"), PumpActor("stock"), Reaper("stock"), Reaper("orders")),
         pair,
         Faults(
             poisons=1,
             poison=(
-                Poison(
+                Poisoning(
                     "a parent's processed turns out to be a string",
                     "orders",
                     spoil=keys.subkey("orders", str(pair[0].flow.id), "processed"),
@@ -287,7 +301,13 @@ def _worlds() -> Iterator[World]:
     )
     yield World(
         "small-batches",
-        (Worker("stock", "either"), Worker("orders"), PumpActor("stock", 1), Reaper("stock"), Reaper("orders")),
+        (
+            WorkerActor("stock", "either"),
+            WorkerActor("orders"),
+            PumpActor("stock", 1),
+            Reaper("stock"),
+            Reaper("orders"),
+        ),
         mixed_crossing,
         Faults(crashes=2),
         witnesses=(BETWEEN,),
@@ -296,7 +316,7 @@ def _worlds() -> Iterator[World]:
     # --- operators ------------------------------------------------------------------------------------------------
     yield World(
         "reprocessed-child",
-        (Worker("orders", "either"), Reaper("orders"), Operator((Deed("reprocess", "orders", pack),))),
+        (WorkerActor("orders", "either"), Reaper("orders"), Operator((Deed("reprocess", "orders", pack),))),
         mixed,
         witnesses=(Witness.RAN_AGAIN,),
         summary="an operator reprocesses a dead child whose outcome its parent already has",
@@ -304,8 +324,8 @@ def _worlds() -> Iterator[World]:
     yield World(
         "reprocessed-child-cross-queue",
         (
-            Worker("stock", "either"),
-            Worker("orders"),
+            WorkerActor("stock", "either"),
+            WorkerActor("orders"),
             PumpActor("stock"),
             Reaper("stock"),
             Reaper("orders"),
@@ -317,14 +337,14 @@ def _worlds() -> Iterator[World]:
     )
     yield World(
         "reprocessed-parent",
-        (Worker("orders", "either"), Reaper("orders"), Operator((Deed("reprocess", "orders", parent),))),
+        (WorkerActor("orders", "either"), Reaper("orders"), Operator((Deed("reprocess", "orders", parent),))),
         same,
         witnesses=(Witness.REPROCESSED,),
         summary="an operator reprocesses a parent that died of a child, while a sibling is still out",
     )
     yield World(
         "removed-child",
-        (Worker("orders"), Worker("orders"), Reaper("orders"), Operator((Deed("remove", "orders", pick),))),
+        (WorkerActor("orders"), WorkerActor("orders"), Reaper("orders"), Operator((Deed("remove", "orders", pick),))),
         same,
         Faults(lapses=1),
         witnesses=(Witness.REMOVED,),
@@ -332,7 +352,7 @@ def _worlds() -> Iterator[World]:
     )
     yield World(
         "removed-parent",
-        (Worker("orders"), Worker("orders"), Reaper("orders"), Operator((Deed("remove", "orders", parent),))),
+        (WorkerActor("orders"), WorkerActor("orders"), Reaper("orders"), Operator((Deed("remove", "orders", parent),))),
         same,
         witnesses=(Witness.REMOVED,),
         summary="an operator removes a held parent while its children run",
@@ -340,8 +360,8 @@ def _worlds() -> Iterator[World]:
     yield World(
         "removed-parent-cross-queue",
         (
-            Worker("stock", "either"),
-            Worker("orders"),
+            WorkerActor("stock", "either"),
+            WorkerActor("orders"),
             PumpActor("stock"),
             Reaper("stock"),
             Reaper("orders"),
@@ -355,8 +375,8 @@ def _worlds() -> Iterator[World]:
     yield World(
         "pause",
         (
-            Worker("orders"),
-            Worker("orders"),
+            WorkerActor("orders"),
+            WorkerActor("orders"),
             Reaper("orders"),
             Operator((Deed("pause", "orders"), Deed("resume", "orders"))),
         ),
