@@ -359,7 +359,7 @@ def test_what_is_met_is_kept_and_shown_as_badges(tmp_path: Path, monkeypatch: py
     assert progress.met() == {"counter", "deaths"}
     assert "same queue flow 1 of 3, failure policy 1 of 3." in repr(badges())
     shown = badges()._repr_html_()
-    assert "same queue flow 1/3</span>" in shown
+    assert "same queue flow 1/3</li>" in shown
     assert "✓" not in shown
     assert "✓ same queue flow 3/3" in progress.Badges({"counter", "completion", "next-claim"})._repr_html_()
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["progress.json"]

@@ -83,11 +83,11 @@ class Badges:
     def _repr_html_(self) -> str:
         style = "display:inline-block;border:2px {0} currentColor;border-radius:1em;padding:.1em .7em;margin:.2em"
         badges = "".join(
-            f'<span style="{style.format("solid" if own == of else "dotted")}">'
-            f"{'✓ ' if own == of else ''}{html.escape(_title(lesson))} {own}/{of}</span> "
+            f'<li style="{style.format("solid" if own == of else "dotted")}">'
+            f"{'✓ ' if own == of else ''}{html.escape(_title(lesson))} {own}/{of}</li>"
             for lesson, (own, of) in self.counts.items()
         )
-        return f"<div>{badges}</div><div>{html.escape(repr(self))}</div>"
+        return f'<ul style="list-style:none;padding:0;margin:0">{badges}</ul><p>{html.escape(repr(self))}</p>'
 
 
 def _title(lesson: str) -> str:
