@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from watch import OURS
 
 from emqkit.errors import UnsuitableServer
 from emqkit.servers import Server, open_server
@@ -130,9 +131,11 @@ def queues(request: pytest.FixtureRequest) -> Iterator[Callable[..., str]]:
 
     def name(stem: str = "q") -> str:
         made.append(f"{stem}-{uuid.uuid4().hex[:12]}")
+        OURS.add(made[-1])
         return made[-1]
 
     yield name
+    OURS.clear()
     if server is not None and server.kind == "live":
         for queue in made:
             keys = list(server.client.scan_iter(match=f"emq:{{{queue}}}:*"))

@@ -68,7 +68,7 @@ def test_a_lesson_says_what_it_is_for_and_ends_with_a_recap_and_questions(path: 
     assert len(re.findall(r"[.!?](?=\s|$)", recap)) == 3
     questions = rest.split("## Questions")[1]
     asked = re.findall(r"^\d\. ", questions, re.M)
-    assert len(asked) == questions.count("<details><summary>Answered</summary>") == questions.count("</details>") >= 3
+    assert len(asked) == questions.count("<details><summary>Answer</summary>") == questions.count("</details>") >= 3
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)

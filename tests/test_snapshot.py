@@ -44,6 +44,13 @@ values: st.SearchStrategy[Value] = st.one_of(texts, hashes, lists, zsets)
 names = st.sampled_from([b"emq:{q}:a", b"emq:{q}:b", b"emq:{r}:a", b"emq:\xff\0", b"emq:{q}:job:x"])
 snapshots = st.dictionaries(names, values, max_size=5).map(lambda keys: Snapshot(tuple(sorted(keys.items()))))
 
+
+@pytest.fixture
+def server(private_server: Server) -> Server:
+    """One of our own: a restore takes away whatever else there is."""
+    return private_server
+
+
 # Every example restores the whole keyspace, so a server shared by the examples carries nothing from one to the next.
 on_a_server = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

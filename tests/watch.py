@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from emqkit import keys
 from emqkit.errors import EmqError, ReplyLost, Unreachable
 from emqkit.servers import Server
 from emqkit.snapshot import Snapshot, capture
@@ -64,13 +66,13 @@ def refused_unsent(server: Server, *kinds: type[EmqError], match: str | None = N
 @contextlib.contextmanager
 def unchanged(server: Server, *kinds: type[EmqError], match: str | None = None) -> Iterator[None]:
     """The block may send, and changes no key; it raises one of these, if any are given."""
-    before = capture(server)
+    before = everything(server)
     if kinds:
         with pytest.raises(kinds, match=match):
             yield
     else:
         yield
-    assert capture(server) == before
+    assert everything(server) == before
 
 
 @contextlib.contextmanager
@@ -150,6 +152,18 @@ def metric(server: Server, queue: str, name: str) -> int:
     return int(capture(server).hash(f"emq:{{{queue}}}:metrics:{name}".encode()).get(b"count", 0))
 
 
+OURS: set[str] = set()
+"""The queues that the running test made up, for servers where others have keys, too."""
+
+
 def everything(server: Server) -> Snapshot:
-    """The whole keyspace."""
-    return capture(server)
+    """The whole keyspace; of somebody's server, what is the test's."""
+    seen = capture(server)
+    if server.kind != "live":
+        return seen
+    return replace(seen, entries=tuple((key, value) for key, value in seen.entries if _queue_of(key) in OURS))
+
+
+def _queue_of(key: bytes) -> str | None:
+    parsed = keys.parse(key)
+    return None if parsed is None else parsed.queue
