@@ -59,6 +59,7 @@ def test_an_exercise_is_failed_hinted_at_mended_and_met_and_earns_its_badge(lab:
     assert badge["text/plain"] == f"1 of {len(EXERCISES)} exercises are met: same queue flow 1 of 3."
     expect(page.get_by_text("same queue flow 1/3")).to_be_visible()
     row = page.locator(".jp-OutputArea-output", has_text="same queue flow 1/3")
+    row.scroll_into_view_if_needed()
     axe = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
     page.add_script_tag(content=resources.files(axe.__name__).joinpath("axe.min.js").read_text("utf-8"))
     found: dict[str, Any] = row.evaluate("element => window.axe.run(element)")

@@ -24,6 +24,12 @@ from emqkit.wire import Call, ErrorReply, Flush, Reply, Steps, command, run
 FLOW = Flow("p", [Child("x", id=A), Child("y", id=B, on_failure="ignore")], id=P)
 
 
+@pytest.fixture
+def server(private_server: Server) -> Server:
+    """One of our own: a recording sees whatever others write."""
+    return private_server
+
+
 def as_is(reply: Reply) -> Reply:
     return reply
 

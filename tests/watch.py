@@ -54,13 +54,13 @@ def wire(server: Server) -> Iterator[list[Commands]]:
 @contextlib.contextmanager
 def refused_unsent(server: Server, *kinds: type[EmqError], match: str | None = None) -> Iterator[list[EmqError]]:
     """The block raises one of these before anything is sent, so that no key changes."""
-    before = capture(server)
+    before = everything(server)
     caught: list[EmqError] = []
     with wire(server) as sent, pytest.raises(kinds, match=match) as info:
         yield caught
     caught.append(info.value)
     assert sent == []
-    assert capture(server) == before
+    assert everything(server) == before
 
 
 @contextlib.contextmanager
