@@ -538,6 +538,20 @@ ROWS = (
         with_actors(World("climbing", (Worker("orders", "fail"),), TREE), CLIMBER),
         most=40,
     ),
+    Row(
+        "P13",
+        "a delivered death follows its policy",
+        ("pack died with policy id, and its delivery put it into failed",),
+        DYING_ELSEWHERE,
+        mistaken("flow_fail_deliver", ("if policy == 'fp' then", "if true then")),
+    ),
+    Row(
+        "P13",
+        "a delivered death follows its policy",
+        ("pick died with policy fp, and its delivery put it into unsuccessful",),
+        DYING_ELSEWHERE,
+        mistaken("flow_fail_deliver", ("if policy == 'fp' then", "if false then")),
+    ),
     # --- P14 turn and lease
     Row("P14", "the turn", ("pack was claimed before pick",), WORKING, zoo("newest-first")),
     Row(

@@ -319,11 +319,21 @@ def _new_entries(world: World, move: Transition, facts: Facts) -> Iterator[bytes
             yield from call.args
 
 
+@of_move("a delivered death follows its policy", Witness.CHILD_DIED, on="changed", concerns=_may_die)
+def _delivered_by_policy(world: World, move: Transition, facts: Facts) -> Iterator[str]:
+    for link in world.links.values():
+        other = "failed" if link.policy == "id" else "unsuccessful"
+        before, after = move.before[link.parent_queue], move.after[link.parent_queue]
+        if link.queue != link.parent_queue and recorded(after, link.parent_id, link.id, (other,)):
+            if not recorded(before, link.parent_id, link.id, (other,)):
+                yield f"{world.label(link.id)} died with policy {link.policy}, and its delivery put it into {other}"
+
+
 POLICY = Promise(
     "P13",
     "policy",
     "A child's death does to its parent what its flow declared.",
-    (_death_recorded, _not_the_other, _death_signalled, _signal_policy),
+    (_death_recorded, _not_the_other, _death_signalled, _signal_policy, _delivered_by_policy),
 )
 
 
