@@ -31,8 +31,20 @@ AHEAD = (
     "matplotlib.figure redis traitlets unittest.mock"
 )
 LEFT_OUT = {".git", ".venv", ".mutants", ".hypothesis", "__pycache__", "node_modules"}
-# These are about the whole of the kit in a browser or a kernel; a fault that only they find is not tested where it is.
-NOT_THESE = {"test_notebooks", "test_browser", "test_browser_labs", "test_export", "test_mutants"}
+# These are about the whole of the kit, in a browser, a kernel or a process that is attacked: a fault that only they
+# find is not tested where it is.
+NOT_THESE = {
+    "test_attacks",
+    "test_browser",
+    "test_browser_attacks",
+    "test_browser_classroom",
+    "test_browser_labs",
+    "test_classroom_grade",
+    "test_export",
+    "test_liars",
+    "test_mutants",
+    "test_notebooks",
+}
 # What is imported ahead has asserts of no interest; nbval takes four seconds to import.
 QUIET = ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-p", "no:nbval"]
 MEMORY_BYTES = 4 << 30
