@@ -278,14 +278,19 @@ def _death_recorded(world: World, move: Transition, facts: Facts) -> Iterator[st
             yield f"{world.label(link.id)} died with policy {link.policy}, and {where} does not know it"
 
 
+def _newly_amiss(link: Link, move: Transition) -> str | None:
+    """The hash that has this child's death by this move, although its policy names the other one."""
+    other = "failed" if link.policy == "id" else "unsuccessful"
+    before, after = move.before[link.parent_queue], move.after[link.parent_queue]
+    new = recorded(after, link.parent_id, link.id, (other,)) and not recorded(before, link.parent_id, link.id, (other,))
+    return other if new else None
+
+
 @of_move("a death follows its own policy alone", Witness.CHILD_DIED, on="settles", concerns=_may_die)
 def _not_the_other(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for link, _ in _deaths(world, move, facts):
-        other = ("failed" if link.policy == "id" else "unsuccessful",)
-        before, after = move.before[link.parent_queue], move.after[link.parent_queue]
-        if link.queue == link.parent_queue and not recorded(before, link.parent_id, link.id, other):
-            if recorded(after, link.parent_id, link.id, other):
-                yield f"{world.label(link.id)} died with policy {link.policy} and was treated as the other one"
+        if link.queue == link.parent_queue and _newly_amiss(link, move):
+            yield f"{world.label(link.id)} died with policy {link.policy} and was treated as the other one"
 
 
 @of_move("a death is signalled", Witness.CHILD_DIED, on="settles", concerns=_may_die)
@@ -322,11 +327,8 @@ def _new_entries(world: World, move: Transition, facts: Facts) -> Iterator[bytes
 @of_move("a delivered death follows its policy", Witness.CHILD_DIED, on="changed", concerns=_may_die)
 def _delivered_by_policy(world: World, move: Transition, facts: Facts) -> Iterator[str]:
     for link in world.links.values():
-        other = "failed" if link.policy == "id" else "unsuccessful"
-        before, after = move.before[link.parent_queue], move.after[link.parent_queue]
-        if link.queue != link.parent_queue and recorded(after, link.parent_id, link.id, (other,)):
-            if not recorded(before, link.parent_id, link.id, (other,)):
-                yield f"{world.label(link.id)} died with policy {link.policy}, and its delivery put it into {other}"
+        if link.queue != link.parent_queue and (other := _newly_amiss(link, move)):
+            yield f"{world.label(link.id)} died with policy {link.policy}, and its delivery put it into {other}"
 
 
 POLICY = Promise(
